@@ -1,0 +1,3 @@
+"""Speculative decoding for local MLX models, behind ordinary llm model ids."""
+
+__version__ = "0.1.0"

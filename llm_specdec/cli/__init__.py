@@ -1,0 +1,47 @@
+"""`llm specdec …`: the command group. A command's module is imported when it is called."""
+
+import importlib
+from typing import Any
+
+import click
+
+from llm_specdec.errors import SpecdecError
+
+# name → (module below llm_specdec.cli, one-line help). Help stands here so that
+# `llm specdec --help` imports none of them; a test keeps it equal to the command's own.
+COMMANDS: dict[str, tuple[str, str]] = {}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module only when that command runs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *COMMANDS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module, _ = COMMANDS[cmd_name]
+        found = importlib.import_module(f"llm_specdec.cli.{module}")
+        command: click.Command = getattr(found, f"{cmd_name}_command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, COMMANDS[name][1]) for name in self.list_commands(ctx)]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """The one place where our errors become click's."""
+        try:
+            return super().invoke(ctx)
+        except SpecdecError as error:
+            shown = click.ClickException(str(error))
+            shown.exit_code = error.exit_code
+            raise shown from error
+
+
+@click.group(name="specdec", cls=LazyGroup)
+def specdec() -> None:
+    """Pair local MLX models with drafters, and see where the time went."""

@@ -1,0 +1,81 @@
+"""What a drafter is to the loop. A drafter knows tensors and token ids, nothing of
+sampling policy, llm or files."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import mlx.core as mx
+
+# A tap names hidden states of the target: the output of decoder layer i (0-based, residual
+# included), or the states that go into the output matrix ("final_norm": after the last norm).
+Tap = int | Literal["final_norm"]
+Hidden = Mapping[Tap, mx.array]  # tap → (n, hidden_size), one row a position
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Draft tokens of one round.
+
+    Shapes: tokens (k,) int32, may be lazy; probs (k, vocab) float32, row i the distribution
+    that token i was really drawn from, or None where each token was certain (greedy, lookup).
+    """
+
+    tokens: mx.array
+    probs: mx.array | None = None
+
+    def __len__(self) -> int:
+        return int(self.tokens.shape[0])
+
+
+class Draw(Protocol):
+    """The run's transforms and randomness, lent to a drafter for one round."""
+
+    def one(self, logits: mx.array, drafted: Sequence[mx.array]) -> mx.array:
+        """Draw the next draft token from `logits` (vocab,), after `drafted` (scalars) of this
+        round. Returns a scalar int32 array; its distribution is kept for `proposal`."""
+        ...
+
+    def block(self, logits: mx.array) -> mx.array:
+        """Draw k tokens from `logits` (k, vocab), row by row where history matters, at once
+        where it does not. Returns (k,) int32."""
+        ...
+
+    def proposal(self, tokens: mx.array) -> Proposal:
+        """Wrap the tokens drawn since the round began with their distributions."""
+        ...
+
+
+class Drafter(Protocol):
+    """Proposes draft tokens; told of every committed token and its target hidden states.
+
+    Positions: with committed tokens c[0..L-1], c[L-1] is pending. `extend` row i carries the
+    target's hidden states at the position p that follows what was told before, and the token
+    c[p+1] that came next: so after it the drafter knows c[0..L-1] and hidden states 0..L-2.
+    Prefill calls it once a chunk, the loop once a round; a rejected draft token never arrives.
+    """
+
+    kind: str
+    taps: tuple[Tap, ...]
+    max_draft: int | None  # longest proposal it can make; None: no limit
+
+    def start(self, token: int) -> None:
+        """Forget everything; `token` is c[0]."""
+        ...
+
+    def extend(self, next_tokens: Sequence[int], hidden: Hidden) -> None:
+        """Take in committed tokens. Any state kept for draft tokens beyond the committed
+        ones but the last is dropped here: own caches cover at most c[0..L-2] afterwards."""
+        ...
+
+    def propose(self, k: int, draw: Draw) -> Proposal | None:
+        """At most k ≥ 1 draft tokens to follow c[L-1]; None when there is nothing to propose."""
+        ...
+
+    def state(self) -> list[mx.array]:
+        """Arrays to evaluate after prefill and to keep in the prefix cache (exact lengths)."""
+        ...
+
+    def load_state(self, arrays: list[mx.array], tokens: Sequence[int]) -> None:
+        """Restore `state()` of a drafter that was told exactly `tokens` (c[0..n-1])."""
+        ...

@@ -1,0 +1,58 @@
+"""Everything this plugin raises on purpose.
+
+SpecdecError                 exit 1
+├── UsageError               exit 2: a wrong argument, name or value
+├── RegistryError            specdec.toml cannot be used
+├── CheckpointError          a folder or repository is not the model it should be
+├── PairingError             target and drafter do not fit each other
+├── UnsupportedError         a real model, but nothing here can run it
+├── ContextError             the prompt does not fit the context
+├── ResourceError            memory, disk or a missing backend
+├── HubError                 the model hub did not give what was asked for
+└── CheckFailed              a gate, parity or doctor check came out negative
+
+A message is one line: what is wrong, then what to do. It is translated to click in
+`cli/__init__.py` and to llm in `model.py`, nowhere else.
+"""
+
+
+class SpecdecError(Exception):
+    """Base of all errors that a user may see; `str()` is the line shown."""
+
+    exit_code = 1
+
+
+class UsageError(SpecdecError):
+    exit_code = 2
+
+
+class RegistryError(SpecdecError):
+    pass
+
+
+class CheckpointError(SpecdecError):
+    pass
+
+
+class PairingError(SpecdecError):
+    pass
+
+
+class UnsupportedError(SpecdecError):
+    pass
+
+
+class ContextError(SpecdecError):
+    pass
+
+
+class ResourceError(SpecdecError):
+    pass
+
+
+class HubError(SpecdecError):
+    pass
+
+
+class CheckFailed(SpecdecError):
+    pass
