@@ -12,6 +12,14 @@ from llm_specdec.errors import SpecdecError
 COMMANDS: dict[str, tuple[str, str]] = {}
 
 
+class Shown(click.ClickException):
+    """One of our errors as click prints it: a line on stderr and its exit code."""
+
+    def __init__(self, error: SpecdecError) -> None:
+        super().__init__(str(error))
+        self.exit_code = error.exit_code  # type: ignore[misc]
+
+
 class LazyGroup(click.Group):
     """A group that imports a command's module only when that command runs."""
 
@@ -37,9 +45,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except SpecdecError as error:
-            shown = click.ClickException(str(error))
-            shown.exit_code = error.exit_code
-            raise shown from error
+            raise Shown(error) from error
 
 
 @click.group(name="specdec", cls=LazyGroup)
