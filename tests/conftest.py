@@ -1,0 +1,21 @@
+"""What several tests share."""
+
+import pytest
+
+from fixtures.build import build, default_folder
+
+
+@pytest.fixture(scope="session")
+def smollm2():
+    """The folder with smollm2, smollm2-mtp and drafters/; built once per machine."""
+    return build(default_folder())
+
+
+@pytest.fixture
+def llm_user(tmp_path, monkeypatch):
+    """An empty llm user folder, and errors raised rather than reworded by llm."""
+    folder = tmp_path / "llm"
+    folder.mkdir()
+    monkeypatch.setenv("LLM_USER_PATH", str(folder))
+    monkeypatch.setenv("LLM_RAISE_ERRORS", "1")
+    return folder
