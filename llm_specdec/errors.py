@@ -9,6 +9,7 @@ SpecdecError                 exit 1
 ├── ContextError             the prompt does not fit the context
 ├── ResourceError            memory, disk or a missing backend
 ├── HubError                 the model hub did not give what was asked for
+├── LogError                 llm's log, or the bench's, cannot be read or lacks a run
 └── CheckFailed              a gate, parity or doctor check came out negative
 
 A message is one line: what is wrong, then what to do. It is translated to click in
@@ -51,6 +52,10 @@ class ResourceError(SpecdecError):
 
 
 class HubError(SpecdecError):
+    pass
+
+
+class LogError(SpecdecError):
     pass
 
 

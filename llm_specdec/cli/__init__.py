@@ -9,7 +9,10 @@ from llm_specdec.errors import SpecdecError
 
 # name → (module below llm_specdec.cli, one-line help). Help stands here so that
 # `llm specdec --help` imports none of them; a test keeps it equal to the command's own.
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "compare": ("compare", "What one run gains over another, like with like"),
+    "logs": ("logs", "Rates and phases of the last runs"),
+}
 
 
 class Shown(click.ClickException):

@@ -1,0 +1,202 @@
+"""One run in plain numbers: the payload that llm logs, and the line that sums it up."""
+
+import hashlib
+import math
+import struct
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+# In the order they happen. `load` is over before the clock starts; the others fill the wall time.
+PHASES = ("load", "restore", "prefill", "draft", "verify", "replay", "commit", "other")
+ROUND_PHASES = ("draft", "verify", "replay", "commit")
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Which drafter ran: kind as in the registry, state drafting | parked | off, and why."""
+
+    kind: str
+    state: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything measured of one run. Times in milliseconds; wall and TTFT start once the
+    weights are in memory.
+
+    by_length[k] is the number of rounds that drafted k tokens, by_position[i] how often the
+    draft token at position i was accepted. `phases_ms` may leave phases out; `other` is worked
+    out. `sync_every` is the N of "one round in N is synchronised" (0: none is).
+    """
+
+    version: str
+    pairing: str
+    profile: str | None
+    lane: Lane
+    prompt_tokens: int
+    cached_tokens: int
+    completion_ids: Sequence[int]
+    ttft_ms: float
+    wall_ms: float
+    finish_reason: str
+    phases_ms: Mapping[str, float] = field(default_factory=dict)
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    by_length: Sequence[int] = ()
+    by_position: Sequence[int] = ()
+    synced_rounds: int = 0
+    sync_every: int = 0
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    deviations: Sequence[Any] = ()
+    peak_memory_bytes: int | None = None
+
+
+def payload(run: Run) -> dict[str, Any]:
+    """The receipt as llm logs it under "specdec": finite plain values only.
+
+    Units: keys say them (_ms, _tps tokens a second, _bytes); acceptance_rate is accepted ÷
+    drafted, mean_acceptance_length 1 + accepted ÷ rounds. A figure without a base (no draft
+    token, no round, no decode window) is None, never 0.
+    """
+    completion = len(run.completion_ids)
+    phases = _phases(run)
+    wall, ttft = round(run.wall_ms, 3), round(run.ttft_ms, 3)
+    receipt: dict[str, Any] = _plain(
+        {
+            "version": run.version,
+            "pairing": run.pairing,
+            "profile": run.profile,
+            "lane": {"kind": run.lane.kind, "state": run.lane.state, "reason": run.lane.reason},
+            "tokens": {
+                "prompt": run.prompt_tokens,
+                "cached": run.cached_tokens,
+                "completion": completion,
+            },
+            "draft": {
+                "rounds": run.rounds,
+                "drafted": run.drafted,
+                "accepted": run.accepted,
+                "acceptance_rate": _ratio(run.accepted, run.drafted),
+                "mean_acceptance_length": 1 + run.accepted / run.rounds if run.rounds else None,
+                "by_length": list(run.by_length),
+                "by_position": list(run.by_position),
+            },
+            "phases_ms": phases,
+            "ttft_ms": ttft,
+            "wall_ms": wall,
+            "synced_rounds": run.synced_rounds,
+            "sync_every": run.sync_every,
+            "rates": {
+                "prefill_tps": _tps(run.prompt_tokens - run.cached_tokens, phases["prefill"]),
+                "decode_tps": _tps(completion, wall - ttft) if completion > 1 else None,
+                "end_to_end_tps": _tps(completion, wall),
+            },
+            "sampling": dict(run.sampling),
+            "deviations": list(run.deviations),
+            "completion_sha256": sha256_of(run.completion_ids),
+            "longest_repeated_6gram": longest_repeated_6gram(run.completion_ids),
+            "finish_reason": run.finish_reason,
+            "peak_memory_bytes": run.peak_memory_bytes,
+        }
+    )
+    return receipt
+
+
+def line(specdec: Mapping[str, Any]) -> str:
+    """A run in one line; both rates under their own names, and the phase that dominates."""
+    rates, draft = specdec["rates"], specdec["draft"]
+    parts = [
+        f"{specdec['tokens']['completion']} tokens",
+        f"decode {_shown(rates['decode_tps'])} tok/s",
+        f"end-to-end {_shown(rates['end_to_end_tps'])} tok/s{_dominant(specdec)}",
+        f"acceptance {100 * draft['acceptance_rate']:.1f}% of drafted"
+        if draft["acceptance_rate"] is not None
+        else _no_drafts(specdec["lane"]),
+        f"phases[{_phase_list(specdec['phases_ms'])}]",
+    ]
+    if specdec["finish_reason"] == "interrupted":
+        parts.append("interrupted")
+    return " · ".join(parts)
+
+
+def sha256_of(token_ids: Sequence[int]) -> str:
+    """SHA-256 over the ids as little-endian uint32, one after the other."""
+    return hashlib.sha256(struct.pack(f"<{len(token_ids)}I", *token_ids)).hexdigest()
+
+
+def longest_repeated_6gram(token_ids: Sequence[int]) -> int:
+    """How often the most frequent run of six token ids occurs, overlaps counted: 1 where no
+    six tokens come twice, 0 below six tokens. A looping output shows a high number."""
+    grams = Counter(tuple(token_ids[i : i + 6]) for i in range(len(token_ids) - 5))
+    return max(grams.values(), default=0)
+
+
+def _phases(run: Run) -> dict[str, float]:
+    """All phases, `other` closing the sum to the wall time.
+
+    The split of a round is extrapolated from synchronised rounds and can overshoot what the
+    clock leaves for it; then it is scaled to fit, its proportions kept.
+    """
+    given = {name: max(0.0, run.phases_ms.get(name, 0.0)) for name in PHASES}
+    room = max(0.0, run.wall_ms - given["restore"] - given["prefill"])
+    estimated = sum(given[name] for name in ROUND_PHASES)
+    if estimated > room:
+        for name in ROUND_PHASES:
+            given[name] *= room / estimated
+    phases = {name: round(ms, 3) for name, ms in given.items()}
+    inside = sum(phases[name] for name in PHASES[1:-1])
+    phases["other"] = max(0.0, round(run.wall_ms - inside, 3))
+    return phases
+
+
+def _tps(tokens: int, ms: float) -> float | None:
+    return round(1000 * tokens / ms, 4) if ms > 0 else None
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON knows it: array scalars unwrapped, anything not finite None."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "item"):  # a numpy or mlx scalar
+        value = value.item()
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return str(value)
+
+
+def _shown(rate: float | None) -> str:
+    return "–" if rate is None else f"{rate:.1f}"
+
+
+def _dominant(specdec: Mapping[str, Any]) -> str:
+    wall = specdec["wall_ms"]
+    if not wall:
+        return ""
+    inside = {name: ms for name, ms in specdec["phases_ms"].items() if name != "load"}
+    name = max(inside, key=lambda phase: inside[phase])
+    return f" ({name} is {100 * inside[name] / wall:.0f}% of wall)"
+
+
+def _no_drafts(lane: Mapping[str, Any]) -> str:
+    if lane["kind"] == "none":
+        return "no drafter"
+    why = f": {lane['reason']}" if lane["reason"] else ""
+    return f"nothing drafted ({lane['kind']} {lane['state']}{why})"
+
+
+def _phase_list(phases: Mapping[str, float]) -> str:
+    """Phases inside the wall time; a restore is listed where there was one."""
+    names = [name for name in PHASES[1:] if name != "restore" or phases["restore"]]
+    return " ".join(f"{name}={phases[name]:.1f}ms" for name in names)

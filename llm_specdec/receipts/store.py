@@ -1,0 +1,195 @@
+"""Receipts in llm's log: read from `turns.response_json`, and the view `specdec_runs` over it.
+
+llm stores a string that repeats text of the turn (64 characters or more) as `{"$": …}`.
+Numbers are never touched, so the view reads the column as it stands; where such a mark is in a
+receipt, reading back lets llm resolve it.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llm_specdec.errors import LogError
+
+# column of the view → place in the receipt
+COLUMNS = {
+    "pairing": "pairing",
+    "profile": "profile",
+    "lane": "lane.kind",
+    "lane_state": "lane.state",
+    "prompt_tokens": "tokens.prompt",
+    "cached_tokens": "tokens.cached",
+    "completion_tokens": "tokens.completion",
+    "rounds": "draft.rounds",
+    "drafted": "draft.drafted",
+    "accepted": "draft.accepted",
+    "acceptance_rate": "draft.acceptance_rate",
+    "mean_acceptance_length": "draft.mean_acceptance_length",
+    "load_ms": "phases_ms.load",
+    "restore_ms": "phases_ms.restore",
+    "prefill_ms": "phases_ms.prefill",
+    "draft_ms": "phases_ms.draft",
+    "verify_ms": "phases_ms.verify",
+    "replay_ms": "phases_ms.replay",
+    "commit_ms": "phases_ms.commit",
+    "other_ms": "phases_ms.other",
+    "ttft_ms": "ttft_ms",
+    "wall_ms": "wall_ms",
+    "prefill_tps": "rates.prefill_tps",
+    "decode_tps": "rates.decode_tps",
+    "end_to_end_tps": "rates.end_to_end_tps",
+    "finish_reason": "finish_reason",
+    "completion_sha256": "completion_sha256",
+    "peak_memory_bytes": "peak_memory_bytes",
+}
+
+# Another plugin's malformed JSON in one row must not break the query for all.
+HAS_RECEIPT = (
+    "case when json_valid(response_json) then json_type(response_json, '$.specdec') end = 'object'"
+)
+
+VIEW = "\n".join(
+    [
+        "CREATE VIEW specdec_runs as select",
+        "  id as turn_id, thread_id, datetime_utc, model,",
+        ",\n".join(
+            f"  json_extract(response_json, '$.specdec.{place}') as {column}"
+            for column, place in COLUMNS.items()
+        ),
+        f"from turns where {HAS_RECEIPT}",
+    ]
+)
+
+
+SELECT = f"""select id, thread_id, datetime_utc, model, response_json, parent_message_hash
+from turns where {HAS_RECEIPT}"""
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A receipt as llm logged it. `prompt` is llm's hash of the messages that went in."""
+
+    turn_id: str
+    thread_id: str
+    datetime_utc: str
+    model: str
+    specdec: dict[str, Any]
+    prompt: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "turn_id": self.turn_id,
+            "thread_id": self.thread_id,
+            "datetime_utc": self.datetime_utc,
+            "model": self.model,
+            "specdec": self.specdec,
+        }
+
+
+def ensure_view(path: Path | str) -> bool:
+    """Make the view `specdec_runs` in the log database at `path`, bringing llm's own tables up
+    to date first where llm has not written there yet. False where the file cannot take it (read
+    only, locked, no database): a view is no reason to lose an answer."""
+    try:
+        with closing(sqlite3.connect(path)) as db:
+            if not _has_turns(db):
+                _migrate(db)
+            return _make_view(db)
+    except sqlite3.Error:
+        return False
+
+
+def runs(path: Path | str, n: int = 0, model: str | None = None) -> list[Logged]:
+    """The last `n` runs with a receipt (0: all) of `model` (None: any), oldest first.
+
+    Empty where there is no database or llm has logged nothing in it. Makes the view where it
+    is missing. Raises LogError for a file that is not a database.
+    """
+    with _reading(path) as db:
+        if db is None:
+            return []
+        rows = db.execute(
+            f"{SELECT} and (?1 is null or model = ?1) order by id desc limit ?2", (model, n or -1)
+        ).fetchall()
+    ensure_view(path)
+    return [_logged(path, row) for row in reversed(rows)]
+
+
+def latest(path: Path | str, name: str) -> Logged | None:
+    """The run with turn id `name`, else the last run of the model id `name`, else None."""
+    with _reading(path) as db:
+        if db is None:
+            return None
+        row = db.execute(
+            f"{SELECT} and (id = ?1 or model = ?1) order by id = ?1 desc, id desc limit 1",
+            (name,),
+        ).fetchone()
+    return _logged(path, row) if row else None
+
+
+@contextmanager
+def _reading(path: Path | str) -> Iterator[sqlite3.Connection | None]:
+    """A read-only connection, or None where llm has logged nothing at `path`."""
+    if not Path(path).exists():
+        yield None
+        return
+    try:
+        uri = f"{Path(path).resolve().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True)) as db:
+            yield db if _has_turns(db) else None
+    except sqlite3.Error as error:
+        raise LogError(
+            f"{path} cannot be read as an llm log database ({error}): name another with -d"
+        ) from error
+
+
+def _has_turns(db: sqlite3.Connection) -> bool:
+    columns = {row[1] for row in db.execute("pragma table_info(turns)")}
+    return "response_json" in columns
+
+
+def _migrate(db: sqlite3.Connection) -> None:
+    """llm's own migrations, as llm runs them before it logs. Imported here: sqlite_utils is
+    slow to import, and needed once in the life of a database."""
+    import sqlite_utils
+    from llm.migrations import migrate
+
+    migrate(sqlite_utils.Database(db))
+
+
+def _make_view(db: sqlite3.Connection) -> bool:
+    """True once the view of this version stands in `db`."""
+    query = "select sql from sqlite_master where type = 'view' and name = 'specdec_runs'"
+    found = db.execute(query).fetchone()
+    if found and found[0] == VIEW:
+        return True
+    with db:
+        db.execute("begin immediate")
+        db.execute("drop view if exists specdec_runs")
+        db.execute(VIEW)
+    return True
+
+
+def _logged(path: Path | str, row: tuple[Any, ...]) -> Logged:
+    turn_id, thread_id, datetime_utc, model, response_json, prompt = row
+    stored = json.loads(response_json)
+    if '{"$"' in response_json:
+        stored = _resolved(path, turn_id) or stored
+    return Logged(turn_id, thread_id, datetime_utc, model, stored["specdec"], prompt)
+
+
+def _resolved(path: Path | str, turn_id: str) -> Any:
+    """The receipt with llm's references to the turn's text filled in again; None where that
+    text is gone."""
+    import sqlite_utils
+    from condense_json import UncondenseError
+    from llm.logs import LogStore
+
+    try:
+        return LogStore(sqlite_utils.Database(path)).turn_response_json(turn_id)
+    except UncondenseError:
+        return None

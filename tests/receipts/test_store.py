@@ -1,0 +1,121 @@
+import json
+import sqlite3
+
+import llm
+import pytest
+import sqlite_utils
+
+from llm_specdec.errors import LogError
+from llm_specdec.receipts import ensure_view, latest, runs
+from llm_specdec.receipts.store import COLUMNS
+from tests.receipts.samples import Logging, log, specdec
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "logs.db"
+
+
+def rows(path, sql):
+    db = sqlite3.connect(path)
+    db.row_factory = sqlite3.Row
+    return [dict(row) for row in db.execute(sql)]
+
+
+def test_the_view_gives_one_flat_row_a_run(path):
+    assert ensure_view(path)
+    turn = log(path, "qwen/reason", profile="reason")
+    (row,) = rows(path, "select * from specdec_runs")
+    assert list(row) == ["turn_id", "thread_id", "datetime_utc", "model", *COLUMNS]
+    assert (row["turn_id"], row["model"], row["profile"]) == (turn, "qwen/reason", "reason")
+    receipt = specdec()
+    assert row["decode_tps"] == receipt["rates"]["decode_tps"]
+    assert row["completion_sha256"] == receipt["completion_sha256"]
+    assert row["lane"] == "dflash" and row["lane_state"] == "drafting"
+    assert row["prefill_ms"] == 10970.8 and row["accepted"] == 131
+
+
+def test_the_view_can_be_made_before_llm_wrote_anything_and_after(path):
+    assert ensure_view(path)  # fresh: llm's tables are made as well
+    log(path)
+    assert ensure_view(path)
+    assert len(rows(path, "select * from specdec_runs")) == 1
+
+
+def test_the_view_of_another_version_is_replaced(path):
+    log(path)
+    sqlite3.connect(path).execute("create view specdec_runs as select 1 as old")
+    assert ensure_view(path)
+    assert "decode_tps" in rows(path, "select * from specdec_runs")[0]
+
+
+def test_the_view_outlives_a_rebuilt_table(path):
+    log(path)
+    ensure_view(path)
+    sqlite_utils.Database(path)["turns"].transform(rename={"options_json": "options_json2"})
+    assert len(rows(path, "select * from specdec_runs")) == 1
+
+
+def test_turns_of_other_models_are_left_out_even_with_broken_json(path):
+    log(path)
+    for other in (None, {"usage": 1}, {"rate": float("nan")}, {"specdec": 3}):
+        response = Logging("other", other).prompt("x")
+        response.text()
+        response.log_to_db(sqlite_utils.Database(path))
+    ensure_view(path)
+    assert len(rows(path, "select * from specdec_runs")) == 1
+    assert len(runs(path)) == 1
+
+
+def test_text_that_llm_condensed_comes_back_whole(path):
+    said = "a system prompt that the answer repeats word for word, sixty-four characters and more"
+    log(path, text=said, sampling={"system": said, "temperature": 0.5})
+    assert '{"$"' in rows(path, "select response_json from turns")[0]["response_json"]
+    (run,) = runs(path)
+    assert run.specdec["sampling"] == {"system": said, "temperature": 0.5}
+    assert rows(path, "select decode_tps from specdec_runs")[0]["decode_tps"] > 35
+
+
+def test_runs_come_newest_last_and_by_model(path):
+    turns = [log(path, model) for model in ("a", "b", "a", "b")]
+    assert [run.turn_id for run in runs(path)] == turns
+    assert [run.turn_id for run in runs(path, 2)] == turns[2:]
+    assert [run.turn_id for run in runs(path, 1, "a")] == [turns[2]]
+    assert latest(path, "a") == runs(path)[2]
+    assert latest(path, turns[0]) == runs(path)[0]
+    assert latest(path, "c") is None
+
+
+def test_reading_makes_the_view_where_it_is_missing(path):
+    log(path)
+    runs(path)
+    assert len(rows(path, "select * from specdec_runs")) == 1
+
+
+def test_no_database_and_an_empty_one_have_no_runs(path):
+    assert runs(path) == [] and latest(path, "a") is None
+    assert not path.exists()
+    path.touch()
+    assert runs(path) == []
+    sqlite3.connect(path).execute("create table turns (id)")
+    assert runs(path) == []
+
+
+def test_a_file_that_is_no_database_is_said_to_be_none(path):
+    path.write_text("not a database, " * 100)
+    with pytest.raises(LogError, match="cannot be read"):
+        runs(path)
+    assert ensure_view(path) is False
+
+
+def test_a_model_logged_by_llm_itself_is_found(path):
+    model = Logging("fake", {"specdec": specdec()})
+    conversation = llm.Conversation(model=model)
+    for text in ("one", "two"):
+        response = conversation.prompt(text)
+        response.text()
+        response.log_to_db(sqlite_utils.Database(path))
+    first, second = runs(path)
+    assert first.thread_id == second.thread_id
+    assert first.prompt != second.prompt
+    json.dumps(first.as_json(), allow_nan=False)
