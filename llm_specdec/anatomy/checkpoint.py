@@ -1,0 +1,328 @@
+"""The anatomy of one folder: `read`, `kind_of`, `fingerprint`."""
+
+import hashlib
+import importlib.util
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from llm_specdec.anatomy import caches, heads, tokenizer, weights
+from llm_specdec.anatomy.files import (
+    Tensor,
+    listing,
+    read_json,
+    read_tensors,
+    sidecar_files,
+    weight_files,
+    whole,
+)
+from llm_specdec.errors import CheckpointError
+
+Kind = Literal[
+    "target", "dflash", "mtp-sidecar", "foreign-drafter", "adapter", "gguf", "pytorch", "empty",
+    "unknown",
+]  # fmt: skip
+
+KIND_WORDS: dict[Kind, str] = {
+    "target": "a language model",
+    "dflash": "a DFlash drafter",
+    "mtp-sidecar": "a prediction head without its target",
+    "foreign-drafter": "a drafter in a layout that nothing here can run",
+    "adapter": "an adapter, not a model: fuse it into its base first",
+    "gguf": "GGUF files, not MLX weights: use a safetensors build of the model",
+    "pytorch": "PyTorch files, not safetensors: convert it with `mlx_lm.convert`",
+    "empty": "an empty folder",
+    "unknown": "no model: config.json or safetensors weights are missing",
+}
+
+# Other names that mlx-lm 0.32 gives a model file (its MODEL_REMAPPING).
+_SAME_AS = {
+    "mistral": "llama", "llava": "mistral3", "phi-msft": "phixtral", "falcon_mamba": "mamba",
+    "joyai_llm_flash": "deepseek_v3", "kimi_k2": "deepseek_v3", "qwen2_5_vl": "qwen2_vl",
+    "minimax_m2": "minimax", "iquestcoder": "llama", "xverse": "llama",
+    "gemma4_unified": "gemma4", "deepseek_v41_text": "deepseek_v41",
+}  # fmt: skip
+
+_SAMPLES = 2048  # tensors whose bytes a fingerprint samples, spread over the checkpoint
+_SAMPLE_BYTES = 64
+
+
+@dataclass(frozen=True)
+class DFlash:
+    """What a DFlash drafter asks of its target; `fused` is the width its `fc` takes."""
+
+    version: int  # 1 or 2 (2 has a candidate selector)
+    block_size: int
+    target_layer_ids: tuple[int, ...]
+    mask_token_id: int
+    num_target_layers: int | None
+    fused: int | None  # = target hidden size × number of target layer ids
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """What the files say a checkpoint is. Sizes in bytes, context in tokens."""
+
+    folder: Path
+    kind: Kind
+    model_type: str
+    architecture: str
+    runnable: bool  # mlx-lm has a model file for this type
+    own_code: str | None  # the Python file or class it would need, never run here
+    parameters: int
+    dtype: str
+    quantisation: weights.Quantisation | None
+    hidden_size: int
+    layers: int
+    vocab_size: int  # as padded in the config; what counts is the tokenizer
+    tied_embeddings: bool
+    head: heads.Head | None
+    head_promised: int  # head layers that the config speaks of
+    caches: tuple[caches.LayerCache, ...] | None  # None: decided when loaded
+    tokenizer: tokenizer.TokenizerFacts | None
+    native_context: int | None
+    weight_bytes: int  # in memory as the language model, without head
+    pass_bytes: int  # read by one decoding pass
+    output_bytes: int  # of these, the output head
+    dflash: DFlash | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    @cached_property
+    def kv_bytes_per_token(self) -> int | None:
+        """Growth per token of a long run: sliding layers have stopped growing by then."""
+        if self.caches is None:
+            return None
+        size = weights.element_bytes(self.dtype)
+        return sum(layer.width * size for layer in self.caches if layer.window is None)
+
+    def kv_bytes(
+        self, tokens: int, kv_bits: int | None = None, element_bytes: int | None = None
+    ) -> int | None:
+        """Cache of one sequence of that many tokens, recurrent state included.
+
+        kv_bits quantises full layers only, in groups of 64 with two scales each, as mlx-lm
+        does. None where the cache kinds are decided when loaded.
+        """
+        if self.caches is None:
+            return None
+        size = element_bytes or weights.element_bytes(self.dtype)
+        packed = kv_bits / 8 + 2 * size / 64 if kv_bits else size
+        return round(
+            sum(
+                layer.elements(tokens) * (packed if layer.window is None else size)
+                + layer.fixed_bytes
+                for layer in self.caches
+            )
+        )
+
+
+def kind_of(folder: Path) -> Kind:
+    """What a folder holds, told by its files. Raises CheckpointError on damaged ones."""
+    names = {path.name for path in listing(folder)}
+    if not names:
+        return "empty"
+    files = weight_files(folder)
+    if files:
+        kind = _kind_of_tensors(read_tensors(files), read_json(folder / "config.json"))
+        return "unknown" if kind == "target" and "config.json" not in names else kind
+    if sidecar_files(folder):
+        return "mtp-sidecar"
+    return _kind_of_names(names)
+
+
+def _kind_of_names(names: set[str]) -> Kind:
+    if any("adapter" in name for name in names):
+        return "adapter"
+    if any(name.endswith(".gguf") for name in names):
+        return "gguf"
+    if any(name.endswith((".bin", ".pt", ".pth")) for name in names):
+        return "pytorch"
+    return "unknown"
+
+
+def _kind_of_tensors(tensors: dict[str, Tensor], config: dict[str, Any]) -> Kind:
+    head = heads.find(tensors)
+    if head and len(head.tensors) == len(tensors):
+        return "mtp-sidecar"
+    if "hidden_norm.weight" in tensors and "fc.weight" in tensors:
+        return "dflash"
+    if "d2t" in tensors or "speculators_model_type" in config or _is_assistant(config):
+        return "foreign-drafter"
+    return "target"
+
+
+def _is_assistant(config: dict[str, Any]) -> bool:
+    architecture = " ".join(map(str, config.get("architectures") or []))
+    return str(config.get("model_type")).endswith("_assistant") or "eagle" in architecture.lower()
+
+
+def read(folder: Path) -> Anatomy:
+    """The anatomy of a target or drafter, from its files alone, without loading a weight.
+
+    Raises CheckpointError when the folder holds no such model or a file is damaged.
+    """
+    folder = Path(folder)
+    kind = kind_of(folder)
+    if kind in ("adapter", "gguf", "pytorch", "empty", "unknown"):
+        raise CheckpointError(f"{folder}: {KIND_WORDS[kind]}")
+    path = folder / "config.json"
+    config = read_json(path)
+    text = _text_config(config)
+    everything = read_tensors([*weight_files(folder), *sidecar_files(folder)])
+    head = heads.find(everything)
+    tied = bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", False)))
+    trunk = _trunk(everything, head, tied)
+    dtype = weights.dtype(trunk or everything, text)
+    model_type = str(config.get("model_type") or "")
+    found = _caches(kind, model_type, text, trunk, weights.element_bytes(dtype))
+    layers = whole(path, text, "num_hidden_layers") or len(found or ())
+    return Anatomy(
+        folder=folder,
+        kind=kind,
+        model_type=model_type,
+        architecture=str((config.get("architectures") or [""])[0]),
+        runnable=_runnable(model_type),
+        own_code=_own_code(config, folder),
+        parameters=weights.parameters(config, trunk),
+        dtype=dtype,
+        quantisation=weights.quantisation(config, everything),
+        hidden_size=whole(path, text, "hidden_size") or 0,
+        layers=layers,
+        vocab_size=whole(path, text, "vocab_size") or 0,
+        tied_embeddings=tied,
+        head=head,
+        head_promised=heads.promised(text) or heads.promised(config),
+        caches=found,
+        tokenizer=tokenizer.facts(folder),
+        native_context=whole(path, text, "max_position_embeddings"),
+        weight_bytes=sum(tensor.nbytes for tensor in trunk.values()),
+        pass_bytes=weights.pass_bytes(text, trunk, tied),
+        output_bytes=weights.output_bytes(trunk, tied),
+        dflash=_dflash(path, config, everything) if kind == "dflash" else None,
+        notes=_notes(text, layers, found, everything),
+    )
+
+
+def _text_config(config: dict[str, Any]) -> dict[str, Any]:
+    nested = next((config[k] for k in ("text_config", "llm_config") if k in config), None)
+    return {**config, **nested} if isinstance(nested, dict) else config
+
+
+def _trunk(tensors: dict[str, Tensor], head: heads.Head | None, tied: bool) -> dict[str, Tensor]:
+    """The tensors that decoding keeps in memory: no head, no vision, no second output."""
+    skip = set(head.tensors) if head else set()
+    return {
+        name: tensor
+        for name, tensor in tensors.items()
+        if name not in skip and weights.is_text(name) and not (tied and "lm_head." in name)
+    }
+
+
+def _caches(
+    kind: Kind, model_type: str, text: dict[str, Any], trunk: dict[str, Tensor], size: int
+) -> tuple[caches.LayerCache, ...] | None:
+    if kind == "dflash":
+        return caches.layers("llama", text, trunk, size)  # keys and values by layer_types
+    if kind != "target" or not _runnable(model_type):
+        return None
+    return caches.layers(_SAME_AS.get(model_type, model_type), text, trunk, size)
+
+
+def _runnable(model_type: str) -> bool:
+    """Does mlx-lm have a model file for the type? Looked up on disk, nothing is imported."""
+    name = _SAME_AS.get(model_type, model_type)
+    spec = importlib.util.find_spec("mlx_lm")
+    if not name.replace("_", "a").replace("-", "a").isalnum() or spec is None:
+        return False
+    places = spec.submodule_search_locations or []
+    return any((Path(place) / "models" / f"{name}.py").is_file() for place in places)
+
+
+def _own_code(config: dict[str, Any], folder: Path) -> str | None:
+    """The code it needs: mlx-lm's model_file, or auto_map where mlx-lm has no such type."""
+    if isinstance(config.get("model_file"), str):
+        return str(config["model_file"])
+    mapped = config.get("auto_map")
+    if isinstance(mapped, dict) and not _runnable(str(config.get("model_type") or "")):
+        return str(mapped.get("AutoModelForCausalLM") or next(iter(mapped.values()), "auto_map"))
+    mapped = read_json(folder / "tokenizer_config.json").get("auto_map")
+    if isinstance(mapped, dict) and not (folder / "tokenizer.json").exists():
+        return f"{mapped.get('AutoTokenizer')}"
+    return None
+
+
+def _dflash(path: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> DFlash:
+    settings = config.get("dflash_config")
+    if not isinstance(settings, dict):
+        raise CheckpointError(f"{path}: dflash_config is missing, it names the target's layers")
+    ids, mask = settings.get("target_layer_ids"), whole(path, settings, "mask_token_id")
+    if not isinstance(ids, list) or not all(isinstance(i, int) for i in ids) or mask is None:
+        raise CheckpointError(f"{path}: dflash_config needs target_layer_ids and mask_token_id")
+    block = whole(path, settings, "block_size") or whole(path, config, "block_size") or 16
+    version = 2 if any(name.startswith("candidate_selector.") for name in tensors) else 1
+    targets = whole(path, config, "num_target_layers")
+    return DFlash(version, block, tuple(ids), mask, targets, _fused(config, tensors))
+
+
+def _fused(config: dict[str, Any], tensors: dict[str, Tensor]) -> int | None:
+    weight, scales = tensors["fc.weight"], tensors.get("fc.scales")
+    if scales is None:
+        return weight.shape[-1] if weight.shape else None
+    found = weights.quantisation(config, {"fc.weight": weight, "fc.scales": scales})
+    return scales.shape[-1] * found.group_size if found else None
+
+
+def _notes(
+    text: dict[str, Any],
+    layers: int,
+    found: tuple[caches.LayerCache, ...] | None,
+    tensors: dict[str, Tensor],
+) -> tuple[str, ...]:
+    """Where the config says one thing and the files another."""
+    notes = []
+    if found is not None and len(found) != layers:
+        notes.append(f"the config says {layers} layers, the files hold {len(found)}")
+    stray = {tensor.file.name for tensor in tensors.values() if not tensor.nbytes}
+    if stray:
+        notes.append(f"empty tensors in {', '.join(sorted(stray))}")
+    return tuple(notes)
+
+
+def fingerprint(folder: Path) -> str:
+    """SHA-256 (hex) of what the checkpoint is: another build or other weights change it.
+
+    Covers config.json, tokenizer.json, every safetensors header and size, and 64 bytes
+    from the middle of up to 2,048 tensors. File dates and the folder's place play no part.
+    """
+    folder = Path(folder)
+    digest = hashlib.sha256()
+    for name in ("config.json", "tokenizer.json"):
+        digest.update(name.encode() + _file_digest(folder / name))
+    files = [*weight_files(folder), *sidecar_files(folder)]
+    tensors: list[Tensor] = []
+    for file in dict.fromkeys(files):
+        found = sorted(read_tensors([file]).values(), key=lambda tensor: tensor.start)
+        header = [(t.name, t.dtype, t.shape, t.start, t.nbytes) for t in found]
+        digest.update(json.dumps([file.name, file.stat().st_size, header]).encode())
+        tensors += found
+    for tensor in tensors[:: -(-len(tensors) // _SAMPLES) or 1]:
+        digest.update(_sample(tensor))
+    return digest.hexdigest()
+
+
+def _file_digest(path: Path) -> bytes:
+    try:
+        return hashlib.sha256(path.read_bytes()).digest() if path.exists() else b""
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def _sample(tensor: Tensor) -> bytes:
+    try:
+        with tensor.file.open("rb") as file:
+            file.seek(tensor.start + max(tensor.nbytes - _SAMPLE_BYTES, 0) // 2)
+            return file.read(min(_SAMPLE_BYTES, tensor.nbytes))
+    except OSError as error:
+        raise CheckpointError(f"{tensor.file}: cannot be read ({error.strerror})") from error
