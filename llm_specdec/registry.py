@@ -187,6 +187,17 @@ def edit(path: Path | None = None) -> Iterator["TOMLDocument"]:
 
 
 @contextlib.contextmanager
+def change(name: str, path: Path | None = None) -> Iterator[Any]:
+    """One pairing's table, to change in place; otherwise as `edit`. Raises UsageError."""
+    with edit(path) as document:
+        tables = document.get("pairings", {})
+        if name not in tables:
+            known = ", ".join(tables) or "none yet; llm specdec add makes one"
+            raise UsageError(f"no pairing {name!r}: there are {known}")
+        yield tables[name]
+
+
+@contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout
 

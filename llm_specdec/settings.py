@@ -1,6 +1,5 @@
 """Settings: which exist, what they may be, and which layer gave the one in effect."""
 
-import difflib
 import json
 import math
 import re
@@ -226,6 +225,8 @@ def _find(name: str) -> Setting:
     try:
         return SETTINGS[name]
     except KeyError:
+        import difflib  # slow to import, and only a mistake needs it
+
         near = difflib.get_close_matches(name, SETTINGS, 1)
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(SETTINGS)}"
         raise UsageError(f"unknown setting {name!r}: {hint}") from None
