@@ -1,0 +1,157 @@
+"""Models by name: a local folder as it is, anything else from the model hub's cache.
+
+Network is used by `add`, `card` and `update` only; a prompt runs with `offline=True`.
+`huggingface_hub` does the work, so its cache, HF_ENDPOINT, HF_HUB_OFFLINE and tokens hold.
+It is slow to import and is imported where it is used.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from llm_specdec.cards import GENERATION_CONFIG, README, base_models
+from llm_specdec.errors import HubError
+
+# Everything a model needs to run. No Python files: code of a repository is never run.
+MODEL_FILES = (
+    "*.json",
+    "*.safetensors",
+    "*.jinja",
+    "*.txt",
+    "*.model",
+    "*.tiktoken",
+    README,
+)
+CARD_FILES = (README, GENERATION_CONFIG)
+REPO_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+
+
+class RenamedError(HubError):
+    """The repository moved; `name` is what it is called now."""
+
+    def __init__(self, old: str, name: str) -> None:
+        super().__init__(f"{old} is now called {name}: use that name")
+        self.name = name
+
+
+class MissingError(HubError):
+    """No such repository, or none that this token may see."""
+
+
+def is_local(path_or_repo: str) -> bool:
+    """Whether a name means a folder here; such a name is never asked from the hub."""
+    return path_or_repo.startswith(("./", "../", "/", "~")) or Path(path_or_repo).exists()
+
+
+def locate(
+    path_or_repo: str, *, offline: bool = False, files: tuple[str, ...] = MODEL_FILES
+) -> Path:
+    """The folder that holds a model (or those of its `files`, glob patterns).
+
+    offline: use only what was downloaded before.
+    Raises: HubError (missing, gated, renamed, not downloaded, no network), one line.
+    """
+    if is_local(path_or_repo):
+        return _folder(path_or_repo)
+    if not REPO_NAME.fullmatch(path_or_repo):
+        raise HubError(
+            f"{path_or_repo!r} is no folder here and no repository name: "
+            "give a folder or OWNER/NAME"
+        )
+    return _download(path_or_repo, offline, files)
+
+
+def read_card(path_or_repo: str, *, offline: bool = False) -> dict[str, dict[str, Any]]:
+    """README.md and generation_config.json of a model and, on and on, of its bases.
+
+    Returns: name → {README.md: text or None, generation_config.json: object, raw text where
+    that is no JSON, or None}. Each repository once; a missing base ends its branch.
+    """
+    cards = {path_or_repo: _read(locate(path_or_repo, offline=offline, files=CARD_FILES))}
+    queue = list(base_models(cards[path_or_repo][README]))
+    while queue:
+        repo = queue.pop(0)
+        if repo in cards or not REPO_NAME.fullmatch(repo):
+            continue
+        try:
+            folder = _download(repo, offline, CARD_FILES)
+        except RenamedError as error:
+            folder = _download(error.name, offline, CARD_FILES)
+        except MissingError:
+            continue
+        cards[repo] = _read(folder)
+        queue += base_models(cards[repo][README])
+    return cards
+
+
+def _folder(path: str) -> Path:
+    folder = Path(path).expanduser()
+    if not folder.is_dir():
+        raise HubError(f"no folder {path}: check the path, or give OWNER/NAME for the hub")
+    return folder
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    readme, config = folder / README, folder / GENERATION_CONFIG
+    return {
+        README: readme.read_text("utf-8", "replace") if readme.is_file() else None,
+        GENERATION_CONFIG: _json(config) if config.is_file() else None,
+    }
+
+
+def _json(path: Path) -> Any:
+    text = path.read_text("utf-8", "replace")
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _download(repo: str, offline: bool, files: tuple[str, ...]) -> Path:
+    from huggingface_hub import constants, snapshot_download
+
+    offline = offline or constants.HF_HUB_OFFLINE
+    if not offline and (name := _current_name(repo)) != repo:
+        raise RenamedError(repo, name)
+    with _one_line_errors(repo):
+        folder = snapshot_download(repo, allow_patterns=list(files), local_files_only=offline)
+    return Path(folder)
+
+
+def _current_name(repo: str) -> str:
+    """What the hub calls a repository now. Says nothing of errors: the download does."""
+    from huggingface_hub import model_info
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
+
+    try:
+        return model_info(repo).id
+    except HTTPError:
+        return repo
+
+
+@contextmanager
+def _one_line_errors(repo: str) -> Iterator[None]:
+    """The one place where the hub client's errors become ours."""
+    from huggingface_hub import errors
+
+    try:
+        yield
+    except errors.GatedRepoError as error:
+        raise HubError(
+            f"{repo} is gated: ask for access on its page, then log in with `hf auth login`"
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise MissingError(
+            f"no repository {repo} on the hub: check the name, or log in if it is private"
+        ) from error
+    except errors.LocalEntryNotFoundError as error:
+        raise HubError(
+            f"{repo} is not (wholly) downloaded and the hub is out of reach or switched off: "
+            "go online and try again"
+        ) from error
+    except (errors.HTTPError, OSError) as error:  # type: ignore[attr-defined]
+        first = str(error).strip().splitlines() or [type(error).__name__]
+        raise HubError(f"the hub did not give {repo}: {first[0]}") from error
