@@ -23,8 +23,11 @@ LLAMA = {
 }
 
 
-def write_safetensors(path, shapes, seed=0):
-    """shapes: name → (dtype, shape). Bytes are random but reproducible."""
+def write_safetensors(path, shapes, seed=0, sparse=False):
+    """shapes: name → (dtype, shape). Bytes are random but reproducible.
+
+    sparse: the file has its full size and no data, so that a 27B fits on any disk.
+    """
     header, at, body = {}, 0, []
     source = random.Random(seed)
     for name, (dtype, shape) in shapes.items():
@@ -32,11 +35,14 @@ def write_safetensors(path, shapes, seed=0):
         for dim in shape:
             size *= dim
         header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + size]}
-        body.append(source.randbytes(size))
+        body.append(b"" if sparse else source.randbytes(size))
         at += size
     raw = json.dumps(header).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(struct.pack("<Q", len(raw)) + raw + b"".join(body))
+    if sparse:
+        with path.open("r+b") as file:
+            file.truncate(8 + len(raw) + at)
 
 
 def layer(prefix, hidden=64, kv=32, dtype="F16"):

@@ -14,7 +14,7 @@ from llm_specdec.anatomy.files import Tensor
 
 STEP = 256  # mlx-lm grows a KV cache in steps of so many tokens
 
-_LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.(.+)$")
+_LAYER = re.compile(r"(?:^|\.)(?:layers|mtp_layers|h|blocks)\.(\d+)\.(.+)$")
 _FUSED = re.compile(r"(qkv_proj|qkv|query_key_value|c_attn|Wqkv|wqkv)\.weight$")
 _RECURRENT = re.compile(r"(^|\.)(linear_attn|mamba|mixer|conv|rg_lru|ssm|temporal_block)\.")
 

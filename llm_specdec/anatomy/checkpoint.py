@@ -80,6 +80,7 @@ class Anatomy:
     tied_embeddings: bool
     head: heads.Head | None
     head_promised: int  # head layers that the config speaks of
+    head_width: int  # elements per token in the head's own cache
     caches: tuple[caches.LayerCache, ...] | None  # None: decided when loaded
     tokenizer: tokenizer.TokenizerFacts | None
     native_context: int | None
@@ -194,6 +195,7 @@ def read(folder: Path) -> Anatomy:
         tied_embeddings=tied,
         head=head,
         head_promised=heads.promised(text) or heads.promised(config),
+        head_width=_head_width(text, everything, head),
         caches=found,
         tokenizer=tokenizer.facts(folder),
         native_context=whole(path, text, "max_position_embeddings"),
@@ -228,6 +230,11 @@ def _caches(
     if kind != "target" or not _runnable(model_type):
         return None
     return caches.layers(_SAME_AS.get(model_type, model_type), text, trunk, size)
+
+
+def _head_width(text: dict[str, Any], tensors: dict[str, Tensor], head: heads.Head | None) -> int:
+    own = {name: tensors[name] for name in head.tensors} if head else {}
+    return sum(layer.width for layer in caches.layers("", text, own, 2) or ())
 
 
 def _runnable(model_type: str) -> bool:

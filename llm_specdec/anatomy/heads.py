@@ -30,6 +30,9 @@ _NEEDED = {
     "mimo": ("token_layernorm.weight", "hidden_layernorm.weight", "input_proj.weight"),
 }
 
+# The norm whose length is the target's hidden size.
+_HIDDEN_NORM = ("pre_fc_norm_hidden.weight", ".hnorm.weight", ".hidden_layernorm.weight")
+
 _PROMISES = ("mtp_num_hidden_layers", "num_nextn_predict_layers", "num_mtp_modules")
 
 
@@ -43,6 +46,7 @@ class Head:
     nbytes: int
     where: tuple[str, ...]  # file names, relative to the folder
     missing: tuple[str, ...] = ()
+    hidden_size: int | None = None  # of the target it was made for
 
     @property
     def usable(self) -> bool:
@@ -103,6 +107,7 @@ def _head(
         sum(tensors[name].nbytes for name in held),
         tuple(sorted({_relative(tensors[name]) for name in held})),
         tuple(need for need in _NEEDED.get(layout, ()) if need not in here),
+        next((tensors[name].shape[0] for name in held if name.endswith(_HIDDEN_NORM)), None),
     )
 
 

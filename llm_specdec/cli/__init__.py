@@ -11,6 +11,7 @@ from llm_specdec.errors import SpecdecError
 # `llm specdec --help` imports none of them; a test keeps it equal to the command's own.
 COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("compare", "What one run gains over another, like with like"),
+    "inspect": ("inspect", "What a model is, what it needs, which drafter it takes"),
     "logs": ("logs", "Rates and phases of the last runs"),
 }
 

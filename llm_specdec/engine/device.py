@@ -1,0 +1,28 @@
+"""The device that mlx computes on, as far as memory and reports go."""
+
+import sys
+from typing import Any
+
+import mlx.core as mx
+
+
+def info() -> dict[str, Any]:
+    return dict(mx.device_info())
+
+
+def name() -> str:
+    """Backend and device, such as `gpu Apple M4 Max`."""
+    return f"{mx.default_device().type.name} {info().get('device_name', 'unknown')}"
+
+
+def is_apple() -> bool:
+    return sys.platform == "darwin"
+
+
+def memory_limit() -> int | None:
+    """Bytes a model may take: Apple's recommended working set, a GPU's memory, None on CPU."""
+    found = info()
+    for key in ("max_recommended_working_set_size", "free_memory", "total_memory"):
+        if mx.default_device().type == mx.DeviceType.gpu and isinstance(found.get(key), int):
+            return int(found[key])
+    return None

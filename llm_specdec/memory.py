@@ -1,0 +1,160 @@
+"""Will it fit: weights and caches of target and drafter against this machine's memory.
+
+need = estimate(target, drafter, tokens)     from anatomy, nothing loaded
+check(need, budget())                        raises ResourceError with the figures
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from llm_specdec.anatomy import Anatomy
+from llm_specdec.anatomy.weights import element_bytes
+from llm_specdec.errors import ResourceError
+
+STEP = 256  # tokens; advice is rounded down to it
+
+
+@dataclass(frozen=True)
+class Need:
+    """Bytes in memory for a run of `tokens` tokens (prompt and output)."""
+
+    tokens: int
+    target: int
+    drafter: int
+    target_cache: int
+    drafter_cache: int
+
+    @property
+    def total(self) -> int:
+        return self.target + self.drafter + self.target_cache + self.drafter_cache
+
+    def __str__(self) -> str:
+        parts = [f"target {gigabytes(self.target)}"]
+        if self.drafter:
+            parts.append(f"drafter {gigabytes(self.drafter)}")
+        cache = gigabytes(self.target_cache + self.drafter_cache)
+        return f"{gigabytes(self.total)} ({', '.join(parts)}, cache {cache})"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bytes that may be used, and what they are: the limit named in messages."""
+
+    nbytes: int
+    what: str
+
+
+def gigabytes(nbytes: float) -> str:
+    return f"{nbytes / 1e9:.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:.0f} MB"
+
+
+def estimate(
+    target: Anatomy,
+    drafter: Anatomy | None,
+    tokens: int,
+    *,
+    kv_bits: int | None = None,
+    drafter_bits: int | None = None,
+    drafter_group_size: int = 64,
+    dtype: str | None = None,
+    head: bool = True,
+) -> Need:
+    """What a run needs, from the files alone.
+
+    dtype: the precision everything is loaded in, where that is not the files' own; packed
+    weights then count unpacked. head: the target's own head is loaded where it has one and
+    no drafter is given. A cache that only loading can tell counts as nothing.
+    """
+    size = element_bytes(dtype) if dtype else None
+    own_head = head and drafter is None and target.head is not None
+    return Need(
+        tokens,
+        target=_weights(target, size),
+        drafter=_drafter_weights(target, drafter, size, drafter_bits, drafter_group_size, own_head),
+        target_cache=target.kv_bytes(tokens, kv_bits, size) or 0,
+        drafter_cache=_drafter_cache(target, drafter, tokens, size, own_head),
+    )
+
+
+def _weights(anatomy: Anatomy, size: int | None) -> int:
+    return anatomy.parameters * size if size else anatomy.weight_bytes
+
+
+def _drafter_weights(
+    target: Anatomy,
+    drafter: Anatomy | None,
+    size: int | None,
+    bits: int | None,
+    group_size: int,
+    own_head: bool,
+) -> int:
+    if drafter is None:
+        return target.head.nbytes if target.head and own_head else 0
+    if drafter.head and drafter.kind == "mtp-sidecar":
+        return drafter.head.nbytes
+    if bits:
+        # two float16 values, scale and bias, for each group
+        return round(drafter.parameters * (bits + 32 / group_size) / 8)
+    return _weights(drafter, size)
+
+
+def _drafter_cache(
+    target: Anatomy, drafter: Anatomy | None, tokens: int, size: int | None, own_head: bool
+) -> int:
+    source = drafter or target
+    width = source.head_width if (own_head or source.kind == "mtp-sidecar") else 0
+    if width:
+        stepped = -(-tokens // STEP) * STEP
+        return width * stepped * (size or element_bytes(source.dtype))
+    return (drafter.kv_bytes(tokens, None, size) or 0) if drafter else 0
+
+
+def budget(resident: int = 0) -> Budget:
+    """What this machine gives: Apple's recommended working set, a GPU's or free memory.
+
+    resident: bytes that this process holds already and that the run will go on using.
+    Raises ResourceError when mlx has no backend here.
+    """
+    from llm_specdec.engine import device
+
+    limit = device.memory_limit()
+    if limit is not None:
+        return Budget(limit, "the recommended working set" if device.is_apple() else "GPU memory")
+    return free(resident)
+
+
+def free(resident: int = 0) -> Budget:
+    """Free memory by the operating system's account; imports no mlx."""
+    import psutil
+
+    return Budget(psutil.virtual_memory().available + resident, "free memory")
+
+
+def largest_context(fits: Callable[[int], bool], most: int) -> int:
+    """The largest number of tokens up to `most`, in steps of 256, for which `fits` holds."""
+    low, high = 0, most // STEP
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle * STEP) else (low, middle - 1)
+    return most if most and fits(most) else low * STEP
+
+
+def check(need: Need, limit: Budget, context: Callable[[int], Need] | None = None) -> None:
+    """Refuse a run that cannot fit. `context` gives the need at another length, for advice.
+
+    Raises ResourceError with the figures and what to lower.
+    """
+    if need.total <= limit.nbytes:
+        return
+    weights = need.target + need.drafter
+    if weights > limit.nbytes:
+        advice = "the weights alone do not fit: use a smaller or more strongly quantised build"
+    else:
+        advice = "shorten the prompt, lower max_tokens or set kv_bits 8"
+        if context is not None:
+            most = largest_context(lambda n: context(n).total <= limit.nbytes, need.tokens)
+            advice = f"{most:,} tokens would fit: set --context {most}, or kv_bits 8"
+    raise ResourceError(
+        f"{need.tokens:,} tokens need {need} and {limit.what} is {gigabytes(limit.nbytes)}; "
+        f"{advice}"
+    )

@@ -1,0 +1,76 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from llm_specdec.cli import specdec
+from tests.checkpoints import qwen_head, tokenizer_json, trunk, write_model
+
+DRAFTERS = Path(__file__).parents[2] / "fixtures" / "drafters"
+
+
+def inspect(*arguments):
+    return CliRunner().invoke(specdec, ["inspect", *map(str, arguments)])
+
+
+def as_json(*arguments):
+    done = inspect(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_a_plain_target(tmp_path):
+    data = as_json(write_model(tmp_path))
+    assert data["target"]["caches"] == [{"kind": "full", "window": None}] * 2
+    assert data["target"]["quantisation"] is None
+    assert data["lane"]["kind"] == "lookup"
+    assert data["memory"]["context"] == data["memory"]["largest_context"] == 512
+    assert data["problems"] == data["warnings"] == []
+
+
+def test_text_fits_a_terminal(tmp_path):
+    write_model(tmp_path / "target", shapes=trunk() | qwen_head())
+    done = inspect(tmp_path / "target")
+    assert done.exit_code == 0
+    assert "head          qwen, 1 layer, 13 tensors" in done.stdout
+    assert "lane          mtp: the checkpoint ships a qwen prediction head" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_a_pair_that_does_not_fit_names_the_figures(tmp_path):
+    data = as_json(write_model(tmp_path), DRAFTERS / "dflash2")
+    assert data["drafter"]["match"] is False
+    assert data["drafter"]["helper"] is True
+    assert "hidden size: the drafter reads 576, the target has 64" in data["problems"]
+    assert data["draft_cost"] is None
+
+
+def test_a_pair_that_fits_gives_its_cost_and_joint_memory(tmp_path):
+    write_model(tmp_path / "target")
+    write_model(tmp_path / "drafter")
+    alone = as_json(tmp_path / "target")
+    data = as_json(tmp_path / "target", tmp_path / "drafter")
+    assert data["drafter"]["match"] is True
+    assert data["draft_cost"]["share"] == 1
+    assert data["memory"]["needs"][-1]["bytes"] == 2 * alone["memory"]["needs"][-1]["bytes"]
+    assert data["warnings"]
+
+
+def test_context_plans_for_another_length(tmp_path):
+    assert as_json(write_model(tmp_path), "--context", "8192")["memory"]["context"] == 8192
+
+
+def test_a_drafter_is_called_a_helper():
+    done = inspect(DRAFTERS / "dflash2")
+    assert "a helper, never a target" in done.stdout
+
+
+@pytest.mark.parametrize("content", [b"", b"{"])
+def test_a_broken_folder_is_one_line_and_exit_1(tmp_path, content):
+    write_model(tmp_path, tokenizer=tokenizer_json())
+    (tmp_path / "config.json").write_bytes(content)
+    done = inspect(tmp_path)
+    assert done.exit_code == 1
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr

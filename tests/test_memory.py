@@ -1,0 +1,68 @@
+import pytest
+
+from llm_specdec import anatomy, memory
+from llm_specdec.errors import ResourceError
+from tests.checkpoints import qwen_head, trunk, write_model
+
+
+@pytest.fixture
+def pair(tmp_path):
+    target = anatomy.read(write_model(tmp_path / "target"))
+    return target, anatomy.read(write_model(tmp_path / "drafter"))
+
+
+def test_target_and_drafter_are_both_counted(pair):
+    target, drafter = pair
+    need = memory.estimate(target, drafter, 1000)
+    assert need.target == need.drafter == target.weight_bytes
+    assert need.target_cache == need.drafter_cache == 1024 * 2 * 64 * 2
+    assert need.total == 2 * (need.target + need.target_cache)
+
+
+def test_quantising_the_drafter_and_the_cache_lowers_the_need(pair):
+    target, drafter = pair
+    need = memory.estimate(target, drafter, 1000, kv_bits=8, drafter_bits=4)
+    assert need.drafter == round(drafter.parameters * 4.5 / 8)
+    assert need.target_cache == 1024 * 2 * 64 * (1 + 4 / 64)
+
+
+def test_loading_in_another_precision_counts_in_it(pair):
+    need = memory.estimate(pair[0], None, 256, dtype="float32")
+    assert need.target == 4 * pair[0].parameters
+    assert need.target_cache == 256 * 2 * 64 * 4
+
+
+def test_own_head_counts_with_its_cache(tmp_path):
+    target = anatomy.read(write_model(tmp_path, shapes=trunk() | qwen_head()))
+    need = memory.estimate(target, None, 256)
+    assert target.head
+    assert need.drafter == target.head.nbytes
+    assert need.drafter_cache == 256 * 64 * 2
+    assert memory.estimate(target, None, 256, head=False).drafter == 0
+
+
+def test_what_fits_passes(pair):
+    need = memory.estimate(pair[0], pair[1], 1000)
+    memory.check(need, memory.Budget(need.total, "free memory"))
+
+
+def test_a_refusal_gives_figures_and_the_context_that_would_fit(pair):
+    target, drafter = pair
+    limit = memory.Budget(memory.estimate(target, drafter, 1024).total, "free memory")
+    need = memory.estimate(target, drafter, 4096)
+    with pytest.raises(ResourceError) as raised:
+        memory.check(need, limit, lambda tokens: memory.estimate(target, drafter, tokens))
+    assert "1,024 tokens would fit: set --context 1024" in str(raised.value)
+    assert "free memory is" in str(raised.value)
+    assert str(need) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_weights_that_do_not_fit_are_not_blamed_on_the_context(pair):
+    with pytest.raises(ResourceError, match="weights alone"):
+        memory.check(memory.estimate(pair[0], pair[1], 256), memory.Budget(1, "free memory"))
+
+
+def test_budget_without_a_gpu_is_free_memory_and_counts_what_is_resident():
+    assert memory.free(10**15).nbytes > 10**15
+    assert memory.budget().nbytes > 0
