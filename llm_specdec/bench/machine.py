@@ -1,0 +1,101 @@
+"""The machine a bench ran on, the state it was in, and the versions that ran."""
+
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+
+T = TypeVar("T")
+
+LARGE = 2**30  # resident bytes from which another process is worth naming
+PACKAGES = ("llm-specdec", "llm", "mlx", "mlx-lm")
+
+
+def machine() -> dict[str, Any]:
+    """What does not change between benches: chip, cores, memory. No host or user name."""
+    return {
+        "chip": _chip() or platform.processor() or platform.machine(),
+        "architecture": platform.machine(),
+        "system": f"{platform.system()} {platform.release()}",
+        "cores": psutil.cpu_count(logical=False) or psutil.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+    }
+
+
+def versions() -> dict[str, str | None]:
+    return {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES}
+
+
+def state() -> dict[str, Any]:
+    """What may bend a figure: load, memory pressure, power, other large processes."""
+    memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+    return {
+        "load_1min": round(psutil.getloadavg()[0], 2),
+        "memory_available_bytes": memory.available,
+        "swap_used_bytes": swap.used,
+        "memory_pressure": _memory_pressure(),
+        "power": _power(),
+        "large_processes": _large_processes(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _chip() -> str | None:
+    if sys.platform == "darwin":
+        return _quietly(lambda: _output("sysctl", "-n", "machdep.cpu.brand_string"))
+    lines = _quietly(lambda: Path("/proc/cpuinfo").read_text().splitlines()) or []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, None)
+
+
+def _memory_pressure() -> str | None:
+    """macOS: normal, warning or critical; Linux: share of the last minute spent waiting."""
+    if sys.platform == "darwin":
+        level = _quietly(lambda: _output("sysctl", "-n", "kern.memorystatus_vm_pressure_level"))
+        return {"1": "normal", "2": "warning", "4": "critical"}.get(level or "", level)
+    text = _quietly(lambda: Path("/proc/pressure/memory").read_text()) or ""
+    shares = (word.removeprefix("avg60=") for word in text.split() if word.startswith("avg60="))
+    share = next(shares, None)
+    return share and f"{share}%"
+
+
+def _power() -> str | None:
+    """mains, or battery with its charge; None where there is no battery to ask."""
+    battery = _quietly(lambda: psutil.sensors_battery())
+    if battery is None:
+        return None
+    return "mains" if battery.power_plugged else f"battery {battery.percent:.0f}%"
+
+
+def _large_processes() -> list[dict[str, Any]]:
+    """The three largest other processes of LARGE and more, largest first."""
+    found = []
+    for process in psutil.process_iter(["pid", "name", "memory_info"]):
+        memory = process.info["memory_info"]
+        if memory and memory.rss >= LARGE and process.info["pid"] != psutil.Process().pid:
+            found.append({"name": process.info["name"], "resident_bytes": memory.rss})
+    return sorted(found, key=lambda row: -row["resident_bytes"])[:3]
+
+
+def _output(*command: str) -> str:
+    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5)
+    return run.stdout.strip()
+
+
+def _quietly(ask: Callable[[], T]) -> T | None:
+    """The answer, or None where this system has none."""
+    with suppress(OSError, subprocess.SubprocessError, AttributeError):
+        return ask()
+    return None

@@ -1,0 +1,181 @@
+"""The rules of a bench as pure functions: order, means, gains, parity, verdict.
+
+Every figure comes from receipts (`receipts.payload`), so a decode rate here is what it is in
+llm's log. A case is one prompt: a class of text at a context length in tokens.
+"""
+
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+GATE = 15.0  # percent of median decode gain a drafter must show
+
+# A greedy difference is a tie where the target's two best logits are this close: about four
+# steps of a half-precision format at logits of 16 to 32; for float32 what sums in another
+# order differ by.
+TIE = {"float32": 1e-3, "float16": 0.0625, "bfloat16": 0.5}
+
+Receipt = Mapping[str, Any]
+Figures = Mapping[str, Any]  # one rate of one configuration: runs, mean, median
+
+
+class Case(NamedTuple):
+    text: str  # reasoning | code | prose | a prompt file's entry
+    context: int  # prompt tokens
+
+
+def interleaved(names: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
+    """(round, name): every configuration once a round, the order turned round each time, so
+    that a machine that warms up or slows down favours none of them."""
+    for number in range(rounds):
+        for name in names if number % 2 == 0 else reversed(names):
+            yield number, name
+
+
+def figures(values: Iterable[float | None]) -> Figures | None:
+    """Every run beside mean and median; None where no run has the figure."""
+    runs = list(values)
+    known = [value for value in runs if value is not None]
+    if not known:
+        return None
+    return {"runs": runs, "mean": statistics.fmean(known), "median": statistics.median(known)}
+
+
+def summary(receipts: Sequence[Receipt], warm: bool = False) -> dict[str, Any]:
+    """What the runs of one configuration on one case come to.
+
+    Rates in tokens a second; acceptance over all draft tokens of the runs; phases as a share
+    of wall time. Warm runs have no decode rate to report: they compare end-to-end only.
+    """
+    rounds, drafted, accepted = (
+        sum(receipt["draft"][name] for receipt in receipts)
+        for name in ("rounds", "drafted", "accepted")
+    )
+    return {
+        "decode_tps": None if warm else figures(r["rates"]["decode_tps"] for r in receipts),
+        "end_to_end_tps": figures(r["rates"]["end_to_end_tps"] for r in receipts),
+        "ttft_ms": figures(r["ttft_ms"] for r in receipts),
+        "acceptance_rate": accepted / drafted if drafted else None,
+        "mean_acceptance_length": 1 + accepted / rounds if rounds else None,
+        "accepted_by_position": _by_position(receipts),
+        "phases_share": _shares(receipts),
+        "longest_repeated_6gram": max((r["longest_repeated_6gram"] for r in receipts), default=0),
+        "completion_tokens": [r["tokens"]["completion"] for r in receipts],
+        "lane_states": sorted({r["lane"]["state"] for r in receipts}),
+    }
+
+
+def gain(a: Figures | None, b: Figures | None) -> dict[str, Any] | None:
+    """What B gains over A, in percent, from the `figures` of one rate.
+
+    `low` and `high` span the gains of any run of B over any run of A; where that span holds
+    0, the spread swallows the gain.
+    """
+    if a is None or b is None:
+        return None
+    runs_a, runs_b = ([run for run in side["runs"] if run is not None] for side in (a, b))
+    low, high = percent(max(runs_a), min(runs_b)), percent(min(runs_a), max(runs_b))
+    return {
+        "median_pct": percent(a["median"], b["median"]),
+        "mean_pct": percent(a["mean"], b["mean"]),
+        "low_pct": low,
+        "high_pct": high,
+        "swallowed": low <= 0 <= high,
+    }
+
+
+def percent(a: float, b: float) -> float:
+    return 100 * (b / a - 1)
+
+
+def parity(
+    a: Sequence[int], b: Sequence[int], gap: Callable[[int], float], dtype: str
+) -> dict[str, Any]:
+    """Whether greedy outputs `a` and `b` are the same tokens.
+
+    `gap(position)` is the difference of the target's two best logits where output `a` goes on
+    at that position. Status: identical; tie, where they differ and that gap is below the
+    threshold of the precision; broken.
+    """
+    position = first_difference(a, b)
+    if position is None:
+        return {"status": "identical", "position": None, "gap": None, "threshold": TIE[dtype]}
+    found = gap(position)
+    status = "tie" if found <= TIE[dtype] else "broken"
+    return {"status": status, "position": position, "gap": found, "threshold": TIE[dtype]}
+
+
+def first_difference(a: Sequence[int], b: Sequence[int]) -> int | None:
+    """The first position where the outputs differ, one ending counted; None: nowhere."""
+    for position, (left, right) in enumerate(zip(a, b, strict=False)):
+        if left != right:
+            return position
+    return None if len(a) == len(b) else min(len(a), len(b))
+
+
+def verdict(
+    gains: Sequence[tuple[Case, float | None]], statuses: Sequence[str], gate: float, partial: bool
+) -> dict[str, Any]:
+    """adopted | vetoed | broken | undecided, with the gain at each context and the reasons.
+
+    The gain at a context is the median over its cases. Adopted: it reaches the gate at every
+    context, every output identical or a tie. Undecided: stopped early, or no decode rate.
+    """
+    contexts = sorted({case.context for case, _ in gains})
+    by_context = [
+        {"context": context, "gain_pct": _median([g for c, g in gains if c.context == context])}
+        for context in contexts
+    ]
+    return {
+        "gate_pct": gate,
+        "gains": by_context,
+        **_decide(by_context, statuses, gate, partial),
+    }
+
+
+def _decide(
+    gains: Sequence[Mapping[str, Any]], statuses: Sequence[str], gate: float, partial: bool
+) -> dict[str, Any]:
+    if "broken" in statuses:
+        return {"status": "broken", "reasons": ["greedy output differs from the target's own"]}
+    if partial:
+        return {"status": "undecided", "reasons": ["the bench was interrupted"]}
+    if not gains or any(row["gain_pct"] is None for row in gains):
+        return {"status": "undecided", "reasons": ["no decode rate to compare"]}
+    below = [
+        f"{row['gain_pct']:+.1f}% at {row['context']} tokens is below the gate of {gate:g}%"
+        for row in gains
+        if row["gain_pct"] < gate
+    ]
+    return {"status": "vetoed" if below else "adopted", "reasons": below}
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known and len(known) == len(values) else None
+
+
+def _by_position(receipts: Sequence[Receipt]) -> list[float]:
+    """Share of the rounds that drafted a token at a position in which it was accepted."""
+    tried: list[int] = []
+    accepted: list[int] = []
+    for receipt in receipts:
+        for length, rounds in enumerate(receipt["draft"]["by_length"]):
+            _add(tried, [rounds] * length)
+        _add(accepted, receipt["draft"]["by_position"])
+    return [hits / rounds for hits, rounds in zip(accepted, tried, strict=False) if rounds]
+
+
+def _add(totals: list[int], more: Sequence[int]) -> None:
+    totals.extend([0] * (len(more) - len(totals)))
+    for position, count in enumerate(more):
+        totals[position] += count
+
+
+def _shares(receipts: Sequence[Receipt]) -> dict[str, float]:
+    wall = sum(receipt["wall_ms"] for receipt in receipts)
+    names = [name for name in receipts[0]["phases_ms"] if name != "load"] if receipts else []
+    return {
+        name: sum(receipt["phases_ms"][name] for receipt in receipts) / wall if wall else 0.0
+        for name in names
+    }

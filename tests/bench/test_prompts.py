@@ -1,0 +1,59 @@
+import json
+
+import pytest
+
+from llm_specdec.bench import prompts
+from llm_specdec.errors import UsageError
+
+
+def encode(text):
+    """A tokenizer of about three tokens a word, with a template around the text."""
+    return [0, *text.encode()[::2], 1]
+
+
+@pytest.mark.parametrize("text", prompts.CLASSES)
+@pytest.mark.parametrize("tokens", [300, 2150, 9000])
+def test_a_built_in_prompt_has_the_tokens_asked_for(text, tokens):
+    found = prompts.built_in(text, tokens, encode)
+    assert tokens - 20 <= len(found) <= tokens
+    assert found == prompts.built_in(text, tokens, encode)
+
+
+@pytest.mark.parametrize("text", prompts.CLASSES)
+def test_material_does_not_repeat_itself_at_length(text):
+    said = []
+
+    def listen(content):
+        said.append(content)
+        return encode(content)
+
+    prompts.built_in(text, 40_000, listen)
+    paragraphs = [line for line in max(said, key=len).splitlines() if len(line) > 60]
+    assert len(set(paragraphs)) >= 0.95 * len(paragraphs)
+
+
+def test_a_length_that_holds_no_question_is_refused():
+    with pytest.raises(UsageError, match="give --context more"):
+        prompts.built_in("code", 10, encode)
+
+
+def test_a_text_file_is_one_prompt_and_jsonl_is_many(tmp_path):
+    text, lines = tmp_path / "mine.txt", tmp_path / "some.jsonl"
+    text.write_text("Explain rainbows.")
+    rows = [{"id": "a", "prompt": "one"}, {"prompt": "two"}]
+    lines.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
+    assert prompts.from_file(text) == [("mine", "Explain rainbows.")]
+    assert prompts.from_file(lines) == [("a", "one"), ("2", "two")]
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", '{"text": 1}', '{"prompt": 3}', "[]", '{"prompt": " "}',
+                '{"id": 1, "prompt": "a"}\n{"id": 1, "prompt": "b"}']
+)  # fmt: skip
+def test_a_file_without_prompts_is_one_clear_line(tmp_path, content):
+    path = tmp_path / "bad.jsonl"
+    path.write_text(content)
+    with pytest.raises(UsageError, match=r"bad\.jsonl"):
+        prompts.from_file(path)
+    with pytest.raises(UsageError):
+        prompts.from_file(tmp_path / "absent.txt")

@@ -1,0 +1,114 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_specdec.bench import rules
+from llm_specdec.bench.rules import Case
+from tests.receipts.samples import specdec
+
+# The founding note's rows: drafted runs, baseline runs, the gain of means it states (in whole
+# percent, rounded down), and the gain of medians worked out by hand.
+SEED_ROWS = [
+    ([35.8, 40.6, 39.7], [16.9, 16.0, 17.2], 131, 100 * (39.7 / 16.9 - 1)),
+    ([23.8, 25.7, 19.4], [18.5, 17.9, 19.1], 24, 100 * (23.8 / 18.5 - 1)),
+]
+
+
+def gain_of(baseline, drafted):
+    found = rules.gain(rules.figures(baseline), rules.figures(drafted))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("drafted", "baseline", "means", "medians"), SEED_ROWS)
+def test_the_seeds_rows_come_out_as_stated(drafted, baseline, means, medians):
+    gain = gain_of(baseline, drafted)
+    assert int(gain["mean_pct"]) == means
+    assert gain["median_pct"] == pytest.approx(medians)
+    assert not gain["swallowed"]
+
+
+def test_figures_list_every_run_beside_mean_and_median():
+    assert rules.figures([3.0, 1.0, 8.0]) == {"runs": [3.0, 1.0, 8.0], "mean": 4.0, "median": 3.0}
+    assert rules.figures([None, 2.0]) == {"runs": [None, 2.0], "mean": 2.0, "median": 2.0}
+    assert rules.figures([None]) is None
+
+
+def test_overlapping_runs_swallow_the_gain():
+    gain = gain_of([10.0, 14.0, 11.0], [12.0, 13.0, 16.0])
+    assert gain["median_pct"] == pytest.approx(100 * (13 / 11 - 1))
+    assert (gain["low_pct"], gain["high_pct"]) == (
+        pytest.approx(100 * (12 / 14 - 1)),
+        pytest.approx(60.0),
+    )
+    assert gain["swallowed"]
+
+
+def test_the_order_turns_round_each_round():
+    assert list(rules.interleaved(["A", "B"], 3)) == [
+        (0, "A"), (0, "B"), (1, "B"), (1, "A"), (2, "A"), (2, "B"),
+    ]  # fmt: skip
+
+
+@given(st.integers(1, 5), st.integers(1, 6))
+def test_every_configuration_runs_once_a_round(configurations, rounds):
+    names = [str(number) for number in range(configurations)]
+    order = list(rules.interleaved(names, rounds))
+    assert sorted(order) == sorted((number, name) for number in range(rounds) for name in names)
+
+
+def test_a_summary_adds_counts_before_it_divides():
+    first = specdec(rounds=10, drafted=10, accepted=9, by_length=[0, 10], by_position=[9])
+    second = specdec(rounds=30, drafted=90, accepted=31, by_length=[0, 0, 0, 30],
+                     by_position=[15, 10, 6])  # fmt: skip
+    found = rules.summary([first, second])
+    assert found["acceptance_rate"] == pytest.approx(40 / 100)
+    assert found["mean_acceptance_length"] == pytest.approx(1 + 40 / 40)
+    assert found["accepted_by_position"] == pytest.approx([24 / 40, 10 / 30, 6 / 30])
+    assert sum(found["phases_share"].values()) == pytest.approx(1)
+
+
+def test_warm_runs_report_no_decode_rate():
+    found = rules.summary([specdec(cached_tokens=2000)], warm=True)
+    assert found["decode_tps"] is None
+    assert found["end_to_end_tps"]["runs"] and found["ttft_ms"]["runs"]
+
+
+def test_parity_names_the_first_difference_and_its_gap():
+    same = rules.parity([1, 2], [1, 2], lambda position: 1 / 0, "float32")
+    assert same == {"status": "identical", "position": None, "gap": None, "threshold": 1e-3}
+    tie = rules.parity([1, 2, 3], [1, 5, 3], lambda position: 5e-4, "float32")
+    assert (tie["status"], tie["position"], tie["gap"]) == ("tie", 1, 5e-4)
+    assert rules.parity([1, 2], [1, 3], lambda position: 0.3, "float32")["status"] == "broken"
+    assert rules.parity([1, 2], [1, 3], lambda position: 0.3, "bfloat16")["status"] == "tie"
+
+
+def test_an_output_cut_short_differs_where_it_ends():
+    assert rules.first_difference([1, 2, 3], [1, 2]) == 2
+    assert rules.first_difference([], []) is None
+
+
+def verdict(*gains, statuses=("identical",), gate=15.0, partial=False):
+    cases = [(Case("code", context), gain) for context, gain in gains]
+    return rules.verdict(cases, statuses, gate, partial)
+
+
+def test_the_gate_must_be_reached_at_every_context():
+    assert verdict((4096, 15.0), (16384, 40.0))["status"] == "adopted"
+    vetoed = verdict((4096, 1.5), (16384, 26.1))
+    assert vetoed["status"] == "vetoed"
+    assert vetoed["reasons"] == ["+1.5% at 4096 tokens is below the gate of 15%"]
+
+
+def test_a_context_counts_with_the_median_of_its_cases():
+    found = verdict((2150, 5.0), (2150, 20.0), (2150, 90.0))
+    assert found["gains"] == [{"context": 2150, "gain_pct": 20.0}]
+    assert found["status"] == "adopted"
+
+
+def test_nothing_is_adopted_without_parity_or_after_an_interrupt():
+    assert verdict((2150, 90.0), statuses=["identical", "broken"])["status"] == "broken"
+    assert verdict((2150, 90.0), partial=True)["status"] == "undecided"
+    assert verdict((2150, None))["status"] == "undecided"
+    assert verdict()["status"] == "undecided"
+    assert verdict((2150, 90.0), statuses=["tie"])["status"] == "adopted"
