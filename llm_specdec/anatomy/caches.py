@@ -15,7 +15,7 @@ from llm_specdec.anatomy.files import Tensor
 STEP = 256  # mlx-lm grows a KV cache in steps of so many tokens
 
 _LAYER = re.compile(r"(?:^|\.)(?:layers|mtp_layers|h|blocks)\.(\d+)\.(.+)$")
-_FUSED = re.compile(r"(qkv_proj|qkv|query_key_value|c_attn|Wqkv|wqkv)\.weight$")
+_FUSED = re.compile(r"(?:^|\.)(qkv_proj|qkv|query_key_value|c_attn|Wqkv|wqkv)\.weight$")
 _RECURRENT = re.compile(r"(^|\.)(linear_attn|mamba|mixer|conv|rg_lru|ssm|temporal_block)\.")
 
 # Types whose layers keep something else than one cache of keys and values each.
@@ -57,6 +57,10 @@ def layers(
     parts = _by_layer(tensors)
     if not parts or model_type in _OTHERWISE:
         return None
+    if model_type == "rwkv7":  # its k_proj feeds the recurrence
+        return (LayerCache("recurrent", fixed_bytes=_rwkv_bytes(config, element_bytes)),) * (
+            max(parts) + 1
+        )
     count = max(parts) + 1
     windows = _windows(model_type, config, count)
     owned = count - _shared(config)
@@ -131,6 +135,12 @@ def _state_bytes(config: dict[str, Any], part: dict[str, Tensor], element_bytes:
     dim = _int(config, "mamba_head_dim", "mamba_d_head", "head_dim")
     state = _int(config, "ssm_state_size", "mamba_d_state", "state_size")
     return window + size * dim * state * element_bytes if heads else window
+
+
+def _rwkv_bytes(config: dict[str, Any], element_bytes: int) -> int:
+    """Two shifted tokens in the model's precision, a matrix per head in float32."""
+    hidden = _int(config, "hidden_size")
+    return 2 * hidden * element_bytes + 4 * hidden * _int(config, "head_dim")
 
 
 def _shared(config: dict[str, Any]) -> int:

@@ -1,7 +1,6 @@
 """Does this drafter suit this target, will it pay, and which lane is the best one."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from llm_specdec.anatomy.checkpoint import KIND_WORDS, Anatomy
 from llm_specdec.anatomy.tokenizer import compare_tokenizers
@@ -163,10 +162,19 @@ def recommend(target: Anatomy, drafter: Anatomy | None = None) -> Lane:
         return Lane("lookup", f"{why}, no drafter given")
     if mismatches(target, drafter):
         return Lane("lookup", f"{why}, and the drafter does not fit")
-    kind = {"dflash": "dflash", "mtp-sidecar": "mtp"}.get(drafter.kind, "model")
-    return Lane(kind, f"{why}, and the drafter fits")
+    return Lane(lane_of(drafter.kind), f"{why}, and the drafter fits")
 
 
-def lane_of(path: Path, kind: str) -> str:
-    """The registry's drafter kind for a drafter folder of that kind."""
-    return {"dflash": "dflash", "mtp-sidecar": "mtp", "target": "model"}.get(kind, "model")
+def lane_of(kind: str) -> str:
+    """The registry's drafter kind for a drafter folder of that `Anatomy.kind`."""
+    return {"dflash": "dflash", "mtp-sidecar": "mtp"}.get(kind, "model")
+
+
+def placement(target: Anatomy, drafter: Anatomy) -> str | None:
+    """Where a head that came in a folder of its own has to be put, None for other drafters."""
+    if drafter.kind != "mtp-sidecar" or drafter.head is None:
+        return None
+    return (
+        f"a head runs from inside its target's folder: copy {drafter.head.where[0]} of "
+        f"{drafter.folder.name} to mtp.safetensors in {target.folder.name}, and use --drafter mtp"
+    )

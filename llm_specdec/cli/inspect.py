@@ -62,6 +62,8 @@ def report(target: Anatomy, drafter: Anatomy | None, context: int | None) -> dic
     data["draft_cost"] = asdict(cost) if cost else None
     data["problems"] = problems
     data["warnings"] = [] if problems else fit.warnings(target, drafter)
+    if drafter is not None and not problems and (place := fit.placement(target, drafter)):
+        data["warnings"].append(place)
     if target.kind == "target":
         pair = drafter if data.get("drafter", {}).get("match") else None
         data["memory"] = _memory(target, pair, context)

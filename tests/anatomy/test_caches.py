@@ -37,6 +37,7 @@ def hybrid(folder, layers=64):
             shapes |= layer(prefix, hidden=5120, kv=1024, dtype="BF16")
             continue
         shapes |= {
+            f"{prefix}.linear_attn.in_proj_qkv.weight": ("BF16", (10240, 5120)),
             f"{prefix}.linear_attn.conv1d.weight": ("BF16", (10240, 4, 1)),
             f"{prefix}.linear_attn.A_log": ("F32", (48,)),
             f"{prefix}.linear_attn.norm.weight": ("BF16", (128,)),

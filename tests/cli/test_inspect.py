@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from llm_specdec.cli import specdec
-from tests.checkpoints import qwen_head, tokenizer_json, trunk, write_model
+from tests.checkpoints import qwen_head, tokenizer_json, trunk, write_model, write_safetensors
 
 DRAFTERS = Path(__file__).parents[2] / "fixtures" / "drafters"
 
@@ -74,3 +74,11 @@ def test_a_broken_folder_is_one_line_and_exit_1(tmp_path, content):
     assert done.exit_code == 1
     assert done.stderr.count("\n") == 1
     assert "Traceback" not in done.stderr
+
+
+def test_a_head_in_a_folder_of_its_own_says_where_to_put_it(tmp_path):
+    write_model(tmp_path / "target")
+    write_safetensors(tmp_path / "head" / "model.safetensors", qwen_head())
+    data = as_json(tmp_path / "target", tmp_path / "head")
+    assert data["lane"]["kind"] == "mtp"
+    assert "copy model.safetensors of head to mtp.safetensors in target" in data["warnings"][-1]
