@@ -1,0 +1,33 @@
+# `make demo` and `make test` need Python 3.11 or later and its package index, nothing else.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+READY = $(VENV)/.ready
+EXTRAS = $(if $(filter Linux,$(shell uname -s)),cpu,)
+
+.PHONY: venv demo test lint clean
+
+venv: $(READY)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo 'Python 3.11 or later is needed; name one: make PYTHON=/path/to/python3' >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+		{ echo '$(PYTHON) cannot make a virtual environment; install its venv package (Debian: python3-venv)' >&2; exit 1; }
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[report,test$(EXTRAS:%=,%)]'
+	@touch $@
+
+demo: $(READY)
+	@PATH="$(abspath $(BIN)):$$PATH" fixtures/demo.sh
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) .demo build dist .mypy_cache .pytest_cache .ruff_cache
