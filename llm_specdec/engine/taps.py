@@ -134,7 +134,7 @@ def decoder_layers(model: Module) -> list[Module]:
 
 def modules_of(model: Module) -> list[Module]:
     """The model and every module in it."""
-    return [module for _, module in model.named_modules()]  # type: ignore[no-untyped-call]
+    return [module for _, module in model.named_modules()]
 
 
 def trunk(model: Module) -> Module:

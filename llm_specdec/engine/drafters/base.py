@@ -31,6 +31,12 @@ class Proposal:
 class Draw(Protocol):
     """The run's transforms and randomness, lent to a drafter for one round."""
 
+    @property
+    def plain(self) -> bool:
+        """True where drawing is the argmax of the logits as they are: a drafter may then find
+        it by a shorter way than a row over the whole vocabulary."""
+        ...
+
     def one(self, logits: mx.array, drafted: Sequence[mx.array]) -> mx.array:
         """Draw the next draft token from `logits` (vocab,), after `drafted` (scalars) of this
         round. Returns a scalar int32 array; its distribution is kept for `proposal`."""

@@ -1,0 +1,249 @@
+"""config.json of a DFlash checkpoint. Plain Python: no tensor library is imported here."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from llm_specdec.errors import CheckpointError
+
+# Fields that say nothing about the computation, and others with the values that change nothing.
+# Whatever else is set and not read below may change it, and is refused rather than ignored.
+_HARMLESS = re.compile(
+    r"_.*|architectures|model_type|auto_map|(torch_)?dtype|transformers_version|use_cache"
+    r"|tie_(word_embeddings|weights)|(bos|eos|pad)_token_id|initializer_range|attention_dropout"
+    r"|max_window_layers|use_sliding_window|num_target_layers|quantization_config"
+    r"|speculators_(config|model_type|version)|draft_vocab_size"
+)
+_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "hidden_act": ("silu",),
+    "partial_rotary_factor": (1,),
+    "projector_type": ("dflash",),
+    "auf": (True,),  # training only, as what follows: it belongs to another projector, Domino
+    "pure_draft_prefix_len": (1,),
+    "emb_dim": (256,),
+    "gru_hidden_dim": (1024,),
+    "lambda_base_start": (1,),
+    "lambda_base_decay_ratio": (1,),
+}
+_ROPES = ("default", "linear", "dynamic", "llama3", "yarn", "longrope", "proportional")
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a checkpoint's files say about the computation. Sizes in elements."""
+
+    hidden_size: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate_size: int
+    vocab_size: int  # of the target it was trained for
+    eps: float
+    rope_theta: float
+    rope: Mapping[str, Any] | None
+    max_positions: int
+    windows: tuple[int | None, ...]  # by layer: sliding window in tokens, None for full attention
+    causal: tuple[bool, ...]  # by layer: whether the block's rows see later rows
+    target_layer_ids: tuple[int, ...]
+    mask_token: int
+    block_size: int
+    softcap: float | None = None
+    embedding_scale: float = 1.0
+    output_multiplier: float = 1.0
+    conv_kernel: int = 0  # DFlash 2 only, as all below
+    conv_group: int = 0
+    selector_rank: int = 0
+    selector_top_k: int = 0
+    quantisation: tuple[int, int] | None = None  # (bits, group size) of the stored matrices
+
+    @property
+    def version(self) -> int:
+        return 2 if self.conv_kernel else 1
+
+    @property
+    def context_kept(self) -> int | None:
+        """Committed positions the drafter can still see, None where a layer sees all."""
+        if None in self.windows:
+            return None
+        return max(window for window in self.windows if window is not None) - 1
+
+
+def read(folder: Path) -> Config:
+    """Raises: CheckpointError."""
+    path = folder / "config.json"
+    try:
+        raw = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    if not isinstance(raw, dict):
+        raise CheckpointError(f"{path} holds no JSON object")
+    try:
+        return _Reader(str(path), _flattened(raw)).config()
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: a field has the wrong type ({error})") from error
+
+
+def _flattened(raw: dict[str, Any]) -> dict[str, Any]:
+    """`speculators` nests the layer's fields and counts layer ids from the embedding's output,
+    so its id i is the output of layer i - 1."""
+    if "transformer_layer_config" not in raw:
+        return raw
+    flat = {**raw["transformer_layer_config"], **raw}
+    del flat["transformer_layer_config"]
+    moved = {
+        "target_layer_ids": [i - 1 for i in flat.pop("aux_hidden_state_layer_ids", None) or ()],
+        "mask_token_id": flat.pop("mask_token_id", None),
+    }
+    if flat.pop("sliding_window_non_causal", False):
+        flat["is_causal"] = False
+    return {**flat, "dflash_config": {**moved, **(flat.get("dflash_config") or {})}}
+
+
+class _Reader:
+    """Reads one config, naming the file and the field in every error."""
+
+    def __init__(self, where: str, raw: dict[str, Any]) -> None:
+        self.where = where
+        dflash = raw.get("dflash_config")
+        if not isinstance(dflash, dict):
+            self.fail("dflash_config is missing: this is no DFlash drafter")
+        rest = {key: value for key, value in raw.items() if key != "dflash_config"}
+        self.fields = {**rest, **{key: value for key, value in dflash.items() if value is not None}}
+        self.unread = set(self.fields)
+
+    def config(self) -> Config:
+        layers = self.whole("num_hidden_layers")
+        hidden, heads = self.whole("hidden_size"), self.whole("num_attention_heads")
+        windows = self._windows(layers)
+        is_causal = self.get("is_causal")
+        found = Config(
+            hidden_size=hidden,
+            layers=layers,
+            heads=heads,
+            kv_heads=self.whole("num_key_value_heads", heads),
+            head_dim=self.whole("head_dim", hidden // heads),
+            intermediate_size=self.whole("intermediate_size"),
+            vocab_size=self.whole("vocab_size"),
+            eps=self.number("rms_norm_eps", 1e-6),
+            rope_theta=self.number("rope_theta", (self._rope() or {}).get("rope_theta", 10000.0)),
+            rope=self._rope(),
+            max_positions=self.whole("max_position_embeddings"),
+            windows=windows,
+            causal=tuple(
+                window is not None if is_causal is None else bool(is_causal) for window in windows
+            ),
+            target_layer_ids=self._layer_ids(),
+            mask_token=self.whole("mask_token_id", minimum=0),
+            block_size=self.whole("block_size", 16, minimum=2),
+            softcap=self.number("final_logit_softcapping", 0.0) or None,
+            embedding_scale=self.number("input_embedding_scale", 1.0),
+            output_multiplier=self.number("output_multiplier", 1.0),
+            quantisation=self._quantisation(),
+            **self._second_version(),
+        )
+        if found.heads % found.kv_heads:
+            self.fail(f"{found.heads} heads cannot share {found.kv_heads} key/value heads")
+        target_hidden = self.get("target_hidden_size")
+        if target_hidden not in (None, found.hidden_size):
+            self.fail(
+                f"target_hidden_size {target_hidden} differs from hidden_size {found.hidden_size}, "
+                "which nothing here can run"
+            )
+        self._refuse_unknown()
+        return found
+
+    def _second_version(self) -> dict[str, int]:
+        if "DFlash2DraftModel" not in (self.get("architectures") or []):
+            return {}
+        found = {
+            "conv_kernel": self.whole("conv_kernel_size"),
+            "conv_group": self.whole("conv_group_size"),
+            "selector_rank": self.whole("selector_rank"),
+            "selector_top_k": self.whole("selector_top_k"),
+        }
+        if self.whole("hidden_size") % found["conv_group"]:
+            self.fail(f"conv_group_size {found['conv_group']} does not divide hidden_size")
+        return found
+
+    def _windows(self, layers: int) -> tuple[int | None, ...]:
+        types, _ = self.get("layer_types"), self.get("sliding_window")
+        if types is None and self.get("use_sliding_window"):
+            self.fail("use_sliding_window is set, but layer_types does not say for which layers")
+        types = types or ["full_attention"] * layers
+        if len(types) != layers:
+            self.fail(f"layer_types names {len(types)} layers, num_hidden_layers is {layers}")
+        unknown = sorted(set(types) - {"full_attention", "sliding_attention"})
+        if unknown:
+            self.fail(f"layer_types has {unknown[0]!r}, which nothing here can run")
+        if "sliding_attention" not in types:
+            return (None,) * layers
+        window = self.whole("sliding_window", minimum=2)
+        return tuple(window if kind == "sliding_attention" else None for kind in types)
+
+    def _layer_ids(self) -> tuple[int, ...]:
+        ids = self.get("target_layer_ids")
+        if not isinstance(ids, list) or not ids or not all(isinstance(i, int) for i in ids):
+            self.fail("target_layer_ids must list the target's layers")
+        if min(ids) < 0:
+            self.fail(f"target_layer_ids has {min(ids)}: the target has no such layer")
+        return tuple(ids)
+
+    def _rope(self) -> dict[str, Any] | None:
+        newer, older = self.get("rope_parameters"), self.get("rope_scaling")
+        rope = newer or older
+        if rope is None:
+            return None
+        kind = rope.get("type") or rope.get("rope_type", "default")
+        if kind not in _ROPES:
+            self.fail(f"rope type {kind!r} is unknown")
+        if kind != "proportional" and rope.get("partial_rotary_factor", 1) != 1:
+            self.fail("partial_rotary_factor is not 1, which nothing here can run")
+        return dict(rope)
+
+    def _quantisation(self) -> tuple[int, int] | None:
+        stored = self.get("quantization")
+        if not stored:
+            if self.get("quantization_config"):
+                self.fail("quantised in a format other than MLX's: take the 16-bit checkpoint")
+            return None
+        if any(isinstance(value, dict) for value in stored.values()):
+            self.fail("its matrices have different precisions: take the 16-bit checkpoint")
+        if stored.get("mode", "affine") != "affine":
+            self.fail(
+                f"quantisation mode {stored['mode']!r} is unknown: take the 16-bit checkpoint"
+            )
+        return int(stored["bits"]), int(stored["group_size"])
+
+    def _refuse_unknown(self) -> None:
+        for key in sorted(self.unread):
+            value = self.fields[key]
+            if value and not _HARMLESS.fullmatch(key) and value not in _NEUTRAL.get(key, ()):
+                self.fail(f"{key} = {value!r} may change the computation, and is not known here")
+
+    def get(self, key: str) -> Any:
+        """A field, wherever it stands; None where it is missing."""
+        self.unread.discard(key)
+        return self.fields.get(key)
+
+    def whole(self, key: str, default: int | None = None, minimum: int = 1) -> int:
+        value = self.get(key)
+        value = default if value is None else value
+        if value is None:
+            self.fail(f"{key} is missing")
+        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+            self.fail(f"{key} is {value!r}, a whole number of at least {minimum} is needed")
+        return value
+
+    def number(self, key: str, default: float) -> float:
+        value = self.get(key)
+        value = default if value is None else value
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            self.fail(f"{key} is {value!r}, a number is needed")
+        return float(value)
+
+    def fail(self, what: str) -> NoReturn:
+        raise CheckpointError(f"{self.where}: {what}")
