@@ -133,6 +133,32 @@ def verdict(
     }
 
 
+def gains_of(cases: Iterable[Mapping[str, Any]], config: str) -> list[tuple[Case, float | None]]:
+    """The gain of median decode rates of one configuration, for each case of a bench."""
+    return [
+        (Case(case["text"], case["context"]), _median_gain(row))
+        for case in cases
+        for row in case["configs"]
+        if row["config"] == config
+    ]
+
+
+def best(cases: Sequence[Mapping[str, Any]], configs: Sequence[str]) -> dict[str, Any]:
+    """Which lane this machine should use: the one whose median gain over the cases is highest,
+    or the baseline where none gains."""
+    gains = {
+        config: _median([gain for _, gain in gains_of(cases, config)]) for config in configs[1:]
+    }
+    known = {config: gain for config, gain in gains.items() if gain is not None and gain > 0}
+    lane = max(known, key=lambda config: known[config], default=configs[0])
+    return {"status": "recommended", "config": lane, "gains": gains, "reasons": []}
+
+
+def _median_gain(row: Mapping[str, Any]) -> float | None:
+    gain = (row["gain"] or {}).get("decode_tps")
+    return gain["median_pct"] if gain else None
+
+
 def _decide(
     gains: Sequence[Mapping[str, Any]], statuses: Sequence[str], gate: float, partial: bool
 ) -> dict[str, Any]:

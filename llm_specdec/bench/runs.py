@@ -1,0 +1,152 @@
+"""A bench from plan to stored verdict: parity first, then interleaved runs.
+
+The engine is reached through the protocol `Engine`; tests script it.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from llm_specdec import receipts
+from llm_specdec.bench import rules
+from llm_specdec.bench.results import assemble
+from llm_specdec.bench.rules import Case
+from llm_specdec.bench.store import Asked, Store
+from llm_specdec.receipts.payload import sha256_of
+
+
+class Engine(Protocol):
+    """Runs configurations by name; every run is cold unless it says otherwise."""
+
+    @property
+    def dtype(self) -> str:
+        """Precision of the target's activations, a key of `rules.TIE`."""
+        ...
+
+    def greedy(self, config: str, prompt: Sequence[int]) -> list[int]:
+        """Completion ids at temperature 0, the first run of a configuration its warm-up."""
+        ...
+
+    def timed(self, config: str, prompt: Sequence[int], number: int, warm: bool) -> receipts.Run:
+        """One measured run with the configuration's own settings; `number` seeds it. Warm:
+        as much of the prompt as can be comes from the prefix cache."""
+        ...
+
+    def gap(self, prompt: Sequence[int], completion: Sequence[int]) -> float:
+        """Difference of the target's two best logits for the token after `completion`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run. The first of `configs` is the baseline A; `prompts` holds token ids."""
+
+    asked: Asked
+    configs: Sequence[str]
+    prompts: Mapping[Case, Sequence[int]]
+    runs: int
+    conditions: Mapping[str, Any]
+
+    @property
+    def warm(self) -> bool:
+        return self.asked.mode == "warm"
+
+    @property
+    def steps(self) -> int:
+        priming = 1 if self.warm else 0
+        return len(self.prompts) * len(self.configs) * (1 + priming + self.runs)
+
+
+class Progress:
+    """Tells what runs and about how long the rest will take, by the steps so far."""
+
+    def __init__(
+        self, tell: Callable[[str], None], steps: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._tell, self._steps, self._clock = tell, steps, clock
+        self._start, self._done = clock(), 0
+
+    def step(self, text: str) -> None:
+        left = ""
+        if self._done:
+            seconds = (self._clock() - self._start) / self._done * (self._steps - self._done)
+            left = f", about {seconds // 60:.0f}:{seconds % 60:02.0f} left"
+        self._done += 1
+        self._tell(f"{self._done}/{self._steps} {text}{left}")
+
+
+def perform(plan: Plan, engine: Engine, store: Store, progress: Progress) -> dict[str, Any]:
+    """Run the plan and store it; returns the bench as `results.assemble` gives it.
+
+    Ctrl-C ends it early: what ran stays, marked partial, and decides nothing.
+    """
+    bench = store.begin(plan.asked, plan.conditions)
+    partial = False
+    try:
+        if _parities(plan, engine, store, bench, progress):
+            _runs(plan, engine, store, bench, progress)
+    except KeyboardInterrupt:
+        partial = True
+    found = assemble(store.bench(bench))
+    store.finish(bench, _verdict(plan, found, partial), partial)
+    return assemble(store.bench(bench))
+
+
+def _parities(plan: Plan, engine: Engine, store: Store, bench: int, progress: Progress) -> bool:
+    """Greedy outputs of every configuration against the baseline's; False at the first that
+    is broken. These runs warm everything up as well."""
+    baseline, *others = plan.configs
+    for case, prompt in plan.prompts.items():
+        progress.step(f"parity, {_named(case)}, {baseline}")
+        own = engine.greedy(baseline, prompt)
+
+        def gap(position: int, prompt: Sequence[int] = prompt, own: list[int] = own) -> float:
+            return engine.gap(prompt, own[:position])
+
+        for config in others:
+            progress.step(f"parity, {_named(case)}, {config}")
+            other = engine.greedy(config, prompt)
+            found = rules.parity(own, other, gap, engine.dtype)
+            hashes = {"sha256_a": sha256_of(own), "sha256_b": sha256_of(other)}
+            store.add_parity(bench, config, case, found | hashes)
+            if found["status"] == "broken":
+                return False
+    return True
+
+
+def _runs(plan: Plan, engine: Engine, store: Store, bench: int, progress: Progress) -> None:
+    for case, prompt in plan.prompts.items():
+        for number, config, warm in _order(plan):
+            heat = "" if warm or not plan.warm else "cold, "
+            progress.step(f"{heat}run {number + 1}, {_named(case)}, {config}")
+            run = engine.timed(config, prompt, number, warm)
+            store.add_run(bench, config, case, number, warm, receipts.payload(run))
+
+
+def _order(plan: Plan) -> Iterator[tuple[int, str, bool]]:
+    """(round, configuration, warm); a warm bench begins with one cold run of each, which
+    fills the cache and shows what it saves."""
+    if plan.warm:
+        yield from ((0, config, False) for config in plan.configs)
+    for number, config in rules.interleaved(plan.configs, plan.runs):
+        yield number, config, plan.warm
+
+
+def _verdict(plan: Plan, found: Mapping[str, Any], partial: bool) -> dict[str, Any]:
+    statuses = [
+        config["parity"]["status"]
+        for case in found["cases"]
+        for config in case["configs"]
+        if config["parity"]
+    ]
+    if plan.asked.mode == "cold" or "broken" in statuses:
+        gains = rules.gains_of(found["cases"], plan.configs[-1])
+        return rules.verdict(gains, statuses, plan.asked.gate_pct, partial)
+    if plan.asked.mode == "lanes" and not partial:
+        return rules.best(found["cases"], plan.configs)
+    return {"status": "undecided", "reasons": ["warm runs decide nothing"]}
+
+
+def _named(case: Case) -> str:
+    return f"{case.text} at {case.context} tokens"

@@ -1,0 +1,179 @@
+"""A bench as text: for the terminal, and as Markdown for a README."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+def text(bench: Row) -> str:
+    """At most 80 columns, a block a configuration."""
+    return "\n".join(_text(bench))
+
+
+def markdown(bench: Row) -> str:
+    """A table a case, the verdict, and what is needed to repeat it."""
+    return "\n".join(_markdown(bench))
+
+
+def conditions(bench: Row) -> list[tuple[str, str]]:
+    """What was asked, on what machine, in what state: (name, value) for people."""
+    found = bench["conditions"]
+    machine, state, versions = found["machine"], found["state"], found["versions"]
+    memory = f"{machine['memory_bytes'] / 2**30:.0f} GiB"
+    rows = [
+        ("bench", f"{bench['id']}, {bench['datetime_utc']}, {bench['mode']}"),
+        ("machine", f"{machine['chip']}, {machine['cores']} cores, {memory}, {machine['system']}"),
+        ("load", f"{state['load_1min']} before the bench"),
+        ("memory", f"{state['memory_available_bytes'] / 2**30:.1f} GiB available, pressure "
+                   f"{state['memory_pressure'] or 'unknown'}"),
+        ("power", state["power"] or "unknown"),
+        ("versions", ", ".join(f"{name} {number}" for name, number in versions.items())),
+        ("runs", f"{found['runs']} a configuration, interleaved, concurrency 1, streaming on, "
+                 f"at most {found['max_tokens']} new tokens"),
+    ]  # fmt: skip
+    rows += [
+        (role, f"{model['name']}, fingerprint {model['fingerprint'][:12]}")
+        for role, model in found["models"].items()
+    ]
+    rows += [
+        (f"large process {number}", f"{p['name']}, {p['resident_bytes'] / 2**30:.1f} GiB")
+        for number, p in enumerate(state["large_processes"], 1)
+    ]
+    return rows
+
+
+def verdict(bench: Row) -> str:
+    """The verdict in one line."""
+    found = bench["verdict"]
+    if found is None:
+        return "no verdict: the bench was stopped before its end"
+    if found["status"] == "recommended":
+        gain = found["gains"].get(found["config"])
+        why = f": {gain:+.1f}% decode, median over the cases" if gain else ": no lane gains here"
+        return f"use {found['config']}{why}"
+    gains = ", ".join(
+        f"{row['gain_pct']:+.1f}% at {row['context']} tokens"
+        for row in found.get("gains", [])
+        if row["gain_pct"] is not None
+    )
+    if found["status"] == "adopted":
+        return f"adopted: {gains}; the gate is {found['gate_pct']:g}%"
+    return f"{found['status']}: {'; '.join(found['reasons'])}"
+
+
+def parity(row: Row) -> str:
+    """A configuration's greedy output against the baseline's, in words."""
+    found = row["parity"]
+    if found is None:
+        return ""
+    if found["status"] == "identical":
+        return f"parity identical (SHA-256 {found['sha256_a'][:12]})"
+    return (
+        f"parity {found['status']}: position {found['position']}, top-2 gap "
+        f"{found['gap']:.2g}, a tie up to {found['threshold']:g}"
+    )
+
+
+def gain(row: Row, rate: str = "decode_tps") -> str:
+    """A gain of medians, its spread, and whether the spread swallows it."""
+    found = (row["gain"] or {}).get(rate)
+    if not found:
+        return ""
+    note = ", the spread swallows it" if found["swallowed"] else ""
+    return (
+        f"{found['median_pct']:+.1f}% (means {found['mean_pct']:+.1f}%, "
+        f"runs {found['low_pct']:+.1f}% to {found['high_pct']:+.1f}%{note})"
+    )
+
+
+def acceptance(row: Row) -> str:
+    if row["acceptance_rate"] is None:
+        return ""
+    return (
+        f"{100 * row['acceptance_rate']:.1f}% of drafted, "
+        f"mean acceptance length {row['mean_acceptance_length']:.2f}"
+    )
+
+
+def phases(row: Row) -> str:
+    """Shares of wall time that round to 1% and more."""
+    shown = [(name, 100 * share) for name, share in row["phases_share"].items()]
+    return " ".join(f"{name} {share:.0f}%" for name, share in shown if share >= 0.5)
+
+
+def listed(rate: Row | None, digits: int = 1) -> str:
+    """[every run] mean median."""
+    if rate is None:
+        return "–"
+    runs = ", ".join("–" if run is None else f"{run:.{digits}f}" for run in rate["runs"])
+    return f"[{runs}] mean {rate['mean']:.{digits}f}, median {rate['median']:.{digits}f}"
+
+
+def seconds(rate: Row | None) -> str:
+    """A time in milliseconds as its median in seconds."""
+    return "–" if rate is None else f"{rate['median'] / 1000:.2f} s"
+
+
+def title(bench: Row) -> str:
+    profile = f"/{bench['profile']}" if bench["profile"] else ""
+    against = "all lanes" if bench["mode"] == "lanes" else f"against {bench['against']}"
+    partial = ", partial" if bench["partial"] else ""
+    return f"{bench['pairing']}{profile} {against}{partial}"
+
+
+def _text(bench: Row) -> Iterator[str]:
+    yield title(bench)
+    for case in bench["cases"]:
+        yield ""
+        yield f"{case['text']}, {case['prompt_tokens']} prompt tokens"
+        for row in case["configs"]:
+            yield from _block(row)
+    yield ""
+    yield verdict(bench)
+
+
+def _block(row: Row) -> Iterator[str]:
+    yield f"  {row['config']}"
+    for name, value in _lines(row):
+        if value:
+            yield f"    {name:<12}{value}"
+
+
+def _lines(row: Row) -> Iterator[tuple[str, str]]:
+    if row["decode_tps"]:
+        yield "decode", f"{listed(row['decode_tps'])} tok/s"
+        yield "gain", gain(row)
+    yield "end-to-end", f"{listed(row['end_to_end_tps'])} tok/s"
+    if not row["decode_tps"]:
+        yield "gain", gain(row, "end_to_end_tps")
+    cold = f" (cold {seconds(row['cold_ttft_ms'])})" if "cold_ttft_ms" in row else ""
+    yield "TTFT", f"{seconds(row['ttft_ms'])}{cold}"
+    yield "acceptance", acceptance(row)
+    yield "phases", phases(row)
+    yield "loops", f"most frequent 6-gram {row['longest_repeated_6gram']}×"
+    yield "", parity(row)
+
+
+def _markdown(bench: Row) -> Iterator[str]:
+    yield f"**{title(bench)}**: {verdict(bench)}"
+    for case in bench["cases"]:
+        yield ""
+        yield f"{case['text']}, {case['prompt_tokens']} prompt tokens"
+        yield ""
+        yield "| | decode tok/s | end-to-end tok/s | TTFT | acceptance | gain |"
+        yield "|---|---|---|---|---|---|"
+        for row in case["configs"]:
+            rate = "decode_tps" if row["decode_tps"] else "end_to_end_tps"
+            cells = (
+                row["config"],
+                listed(row["decode_tps"]),
+                listed(row["end_to_end_tps"]),
+                seconds(row["ttft_ms"]),
+                acceptance(row),
+                gain(row, rate),
+            )
+            yield f"| {' | '.join(cells)} |"
+    yield ""
+    for name, value in conditions(bench):
+        yield f"- {name}: {value}"

@@ -1,0 +1,91 @@
+"""An engine whose runs are written down beforehand, and a plan for it."""
+
+from llm_specdec.bench.rules import Case
+from llm_specdec.bench.runs import Plan, Progress
+from llm_specdec.bench.store import Asked
+from llm_specdec.receipts import Lane
+from tests.receipts.samples import run
+
+CONDITIONS = {
+    "machine": {"chip": "M4 Max", "cores": 16, "memory_bytes": 2**37, "system": "Darwin"},
+    "state": {"load_1min": 0.2, "power": "mains", "memory_pressure": "normal",
+              "memory_available_bytes": 2**36, "swap_used_bytes": 0, "large_processes": []},
+    "versions": {"mlx": "0.32.4", "mlx-lm": "0.32.2", "llm": "0.36", "llm-specdec": "0.1.0"},
+    "models": {
+        "target": {"name": "someone/Secret-27B-4bit", "architecture": "qwen3_5", "bits": 4,
+                   "group_size": 64, "fingerprint": "0123456789abcdef"},
+        "drafter": {"name": "/models/secret-drafter", "architecture": "dflash", "bits": None,
+                    "group_size": None, "fingerprint": "fedcba9876543210"},
+    },
+    "max_tokens": 512,
+    "runs": 3,
+}  # fmt: skip
+
+
+def timed(decode, ttft_ms=1000.0, tokens=100, **changes):
+    """A run that decodes at `decode` tokens a second."""
+    wall = ttft_ms + 1000 * tokens / decode
+    return run(
+        completion_ids=list(range(tokens)),
+        ttft_ms=ttft_ms,
+        wall_ms=wall,
+        phases_ms={"prefill": ttft_ms, "verify": (wall - ttft_ms) / 2},
+        **changes,
+    )
+
+
+class Scripted:
+    """Decode rates by configuration (and context), dealt out run by run."""
+
+    dtype = "float32"
+
+    def __init__(self, rates, outputs=None, gaps=0.0, interrupt_after=None):
+        self.rates = {key: list(values) for key, values in rates.items()}
+        self.outputs, self.gaps = outputs or {}, gaps
+        self.left = interrupt_after
+        self.calls = []
+
+    def greedy(self, config, prompt):
+        self.calls.append(("greedy", config))
+        return self.outputs.get(config, [1, 2, 3])
+
+    def timed(self, config, prompt, number, warm):
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise KeyboardInterrupt
+        self.calls.append(("timed", config, number, warm))
+        key = config if config in self.rates else (config, len(prompt))
+        cached = {"cached_tokens": len(prompt) - 1} if warm else {}
+        alone = {"lane": Lane("none", "off"), "drafted": 0, "accepted": 0, "rounds": 99,
+                 "by_length": [99], "by_position": []}  # fmt: skip
+        changes = cached | (alone if config == "none" else {})
+        return timed(self.rates[key].pop(0), 100.0 if warm else 1000.0, **changes)
+
+    def gap(self, prompt, completion):
+        return self.gaps
+
+
+def plan(contexts=(2150,), configs=("none", "qwen"), mode="cold", runs=3, gate=15.0):
+    cases = [Case("code", context) for context in contexts]
+    conditions = {
+        **CONDITIONS,
+        "configs": [
+            {"name": name, "pairing": "qwen", "kind": "none" if name == "none" else "dflash",
+             "draft_tokens": "auto", "settings": {"temperature": 0.0}, "deviations": []}
+            for name in configs
+        ],
+        "cases": [
+            {**case._asdict(), "prompt_tokens": case.context, "prompt_sha256": "abc"}
+            for case in cases
+        ],
+    }  # fmt: skip
+    asked = Asked("qwen", None, "none", mode, gate)
+    prompts = {case: [0] * case.context for case in cases}
+    return Plan(asked, configs, prompts, runs, conditions)
+
+
+def progress(steps=10, clock=None):
+    told: list[str] = []
+    made = Progress(told.append, steps, *([clock] if clock else []))
+    return made, told

@@ -1,0 +1,45 @@
+import re
+
+import pytest
+
+from llm_specdec.bench.results import redact
+from llm_specdec.bench.runs import perform
+from llm_specdec.bench.store import Store
+from tests.bench.scripted import Scripted, plan, progress
+from tests.bench.test_runs import SEED
+
+report = pytest.importorskip("llm_specdec.bench.report")
+
+
+@pytest.fixture
+def found(tmp_path):
+    return perform(plan(), Scripted(SEED), Store(tmp_path / "bench.db"), progress()[0])
+
+
+def test_the_page_is_self_contained_and_holds_verdict_figures_and_charts(found):
+    page = report.html(found)
+    assert "<script" not in page and not re.search(r'(src|href)="(?!#)', page)
+    assert not re.search(r"url\((?!#)", page)
+    assert "adopted: +134.9% at 2150 tokens" in page
+    assert "[35.8, 40.6, 39.7] mean 38.7, median 39.7" in page
+    for chart in ("Decode rate", "End-to-end rate", "Time to first token",
+                  "Where the time goes", "Acceptance by position"):  # fmt: skip
+        assert f'aria-label="{chart}"' in page
+
+
+def test_charts_take_their_colours_from_the_page(found):
+    page = report.html(found)
+    assert "var(--ink)" in page and report.INK not in page and report.LINE not in page
+    assert "prefers-color-scheme: dark" in page and "@media print" in page
+
+
+def test_names_are_escaped_and_redaction_holds(found):
+    found["conditions"]["models"]["target"]["name"] = "<b>evil</b>"
+    assert "<b>evil</b>" not in report.html(found)
+    assert "secret-drafter" not in report.html(redact(found))
+
+
+def test_a_bench_without_runs_still_makes_a_page(tmp_path):
+    engine = Scripted(SEED, outputs={"qwen": [9]}, gaps=1.0)
+    found = perform(plan(), engine, Store(tmp_path / "bench.db"), progress()[0])
+    assert "broken: greedy output differs" in report.html(found)

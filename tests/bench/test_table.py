@@ -1,0 +1,61 @@
+import pytest
+
+from llm_specdec.bench import table
+from llm_specdec.bench.runs import perform
+from llm_specdec.bench.store import Store
+from tests.bench.scripted import Scripted, plan, progress
+from tests.bench.test_runs import SEED
+
+
+def bench(tmp_path, engine, **options):
+    made = plan(**options)
+    return perform(made, engine, Store(tmp_path / "bench.db"), progress()[0])
+
+
+@pytest.fixture
+def found(tmp_path):
+    return bench(tmp_path, Scripted(SEED))
+
+
+def test_the_table_lists_every_run_beside_mean_and_median(found):
+    text = table.text(found)
+    assert "decode      [16.9, 16.0, 17.2] mean 16.7, median 16.9 tok/s" in text
+    assert "decode      [35.8, 40.6, 39.7] mean 38.7, median 39.7 tok/s" in text
+    assert "gain        +134.9% (means +131.7%, runs +108.1% to +153.8%)" in text
+    assert text.endswith("adopted: +134.9% at 2150 tokens; the gate is 15%")
+
+
+def test_the_table_keeps_to_80_columns(found):
+    assert max(map(len, table.text(found).splitlines())) <= 80
+
+
+def test_a_swallowed_gain_is_noted(tmp_path):
+    rates = {"none": [10.0, 14.0, 11.0], "qwen": [12.0, 13.0, 16.0]}
+    assert "the spread swallows it" in table.text(bench(tmp_path, Scripted(rates)))
+
+
+def test_a_broken_lane_says_where_and_how_far(tmp_path):
+    engine = Scripted(SEED, outputs={"qwen": [1, 9, 3]}, gaps=0.25)
+    text = table.text(bench(tmp_path, engine))
+    assert "parity broken: position 1, top-2 gap 0.25, a tie up to 0.001" in text
+    assert text.endswith("broken: greedy output differs from the target's own")
+
+
+def test_warm_tables_show_ttft_cold_and_warm_and_no_decode_rate(tmp_path):
+    rates = {name: [20.0] * 4 for name in ("none", "qwen")}
+    text = table.text(bench(tmp_path, Scripted(rates), mode="warm"))
+    assert "TTFT        0.10 s (cold 1.00 s)" in text
+    assert "decode" not in text
+
+
+def test_markdown_holds_what_a_reader_needs_to_repeat_it(found):
+    text = table.markdown(found)
+    assert "| qwen | [35.8, 40.6, 39.7] mean 38.7, median 39.7 |" in text
+    for part in ("M4 Max", "mlx 0.32.4", "fingerprint 0123456789ab", "512 new tokens"):
+        assert part in text
+
+
+def test_lanes_end_with_the_lane_to_use(tmp_path):
+    rates = {"none": [10.0] * 3, "lookup:4": [12.0] * 3}
+    found = bench(tmp_path, Scripted(rates), configs=("none", "lookup:4"), mode="lanes")
+    assert table.verdict(found) == "use lookup:4: +20.0% decode, median over the cases"
