@@ -9,8 +9,8 @@ import functools
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
 BUILT_IN = ("none", "lookup", "mtp")  # drafters that are words, not repositories
+KINDS = ("model", "dflash")  # what a drafter of its own files may be
 DEFAULT_PROFILE = "default"  # a profile of this name is what the bare NAME uses
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 LOCK_SECONDS = 10
@@ -65,8 +66,14 @@ class Pairing:
         line = _line_of(self.text, ("pairings", self.name, *key))
         return f"specdec.toml:{line}" if line else "specdec.toml"
 
-    def ids(self) -> list[str]:
-        return [self.name, *(f"{self.name}/{profile}" for profile in self.profiles)]
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready, with the effective draft_tokens beside the drafter."""
+        data = asdict(self)
+        del data["text"]
+        names = list(data)
+        after = names.index("kind") + 1
+        data["draft_tokens"] = self.draft_tokens
+        return {name: data[name] for name in [*names[:after], "draft_tokens", *names[after:]]}
 
 
 @dataclass(frozen=True)
@@ -108,8 +115,7 @@ class Registry:
                 f"pairing {name} has no profile {model_id.partition('/')[2]!r}: "
                 f"it has {', '.join(self.pairings[name].profiles) or 'none'}"
             )
-        known = ", ".join(self.pairings) or "none yet; llm specdec add makes one"
-        raise UsageError(f"no pairing {model_id!r}: there are {known}")
+        raise unknown_pairing(model_id, self.pairings)
 
 
 def default_path() -> Path:
@@ -188,13 +194,22 @@ def edit(path: Path | None = None) -> Iterator["TOMLDocument"]:
 
 @contextlib.contextmanager
 def change(name: str, path: Path | None = None) -> Iterator[Any]:
-    """One pairing's table, to change in place; otherwise as `edit`. Raises UsageError."""
+    """The table of one pairing (name or alias), to change in place; otherwise as `edit`.
+
+    Raises UsageError for an unknown name.
+    """
     with edit(path) as document:
         tables = document.get("pairings", {})
-        if name not in tables:
-            known = ", ".join(tables) or "none yet; llm specdec add makes one"
-            raise UsageError(f"no pairing {name!r}: there are {known}")
-        yield tables[name]
+        for key, table in tables.items():
+            if isinstance(table, dict) and (key == name or name in table.get("aliases", ())):
+                yield table
+                return
+        raise unknown_pairing(name, tables)
+
+
+def unknown_pairing(name: str, known: Iterable[str]) -> UsageError:
+    names = ", ".join(known) or "none yet; llm specdec add makes one"
+    return UsageError(f"no pairing {name!r}: there are {names}")
 
 
 @contextlib.contextmanager
@@ -346,7 +361,7 @@ def _check_drafter(fields: dict[str, Any], above: tuple[str, ...]) -> None:
     kind = fields.setdefault("kind", drafter if drafter in BUILT_IN else "")
     if drafter in BUILT_IN and kind != drafter:
         raise _Wrong((*above, "kind"), f"must be {drafter}, as drafter is")
-    if drafter not in BUILT_IN and kind not in ("model", "dflash"):
+    if drafter not in BUILT_IN and kind not in KINDS:
         raise _Wrong((*above, "kind"), f"must be model or dflash for drafter {drafter!r}")
 
 

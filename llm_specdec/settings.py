@@ -268,11 +268,18 @@ class Resolved:
     shadowed: tuple[Value, ...]
 
 
+class Against(NamedTuple):
+    """A value in effect that the card speaks against, without a deviation."""
+
+    setting: str
+    message: str
+
+
 @dataclass(frozen=True)
 class Resolution:
     settings: dict[str, Resolved]
     deviations: list[dict[str, Any]]
-    warnings: list[str]
+    against: list[Against]
 
     @property
     def values(self) -> dict[str, Any]:
@@ -304,10 +311,11 @@ def resolve(
     `stored` are llm's own stored options (texts), `options` those of one call (texts or typed;
     None is unset). Raises UsageError where one of these is not a value of its setting.
     """
+    model_id = f"{pairing.name}/{profile}" if profile else pairing.name
     layers: list[Layer] = [
         _own(pairing, "pairing", ("settings",), pairing.settings),
         _own(pairing, "profile", ("profiles", profile or ""), _profile(pairing, profile)),
-        _given(stored or {}, "stored option", "llm models options set"),
+        _given(stored or {}, "stored option", f"llm models options set {model_id}"),
         _given(options or {}, "-o", "-o"),
     ]
     settings = stack(layers)
@@ -350,3 +358,25 @@ def _deviations(
         for name, top in settings.items()
         if (reason := reasons.get(top.layer, {}).get(name))
     ]
+
+
+def lane(pairing: "Pairing", resolution: Resolution) -> dict[str, str]:
+    """The lane that a run would start in: kind, state (drafting or off) and why."""
+    draft = resolution.settings["draft"]
+    if not draft.value:
+        return {"kind": "none", "state": "off", "reason": f"draft is false ({draft.source})"}
+    if not pairing.enabled:
+        reason = pairing.disabled_reason or "switched off by hand"
+        return {"kind": "none", "state": "off", "reason": f"pairing disabled: {reason}"}
+    if pairing.kind == "none":
+        return {"kind": "none", "state": "off", "reason": "the pairing has no drafter"}
+    said = {
+        "mtp": "the target's own head",
+        "lookup": "text repeated from prompt and answer",
+    }.get(pairing.drafter, f"drafter {pairing.drafter}")
+    tokens = resolution.values["draft_tokens"]
+    return {
+        "kind": pairing.kind,
+        "state": "drafting",
+        "reason": f"{said}, draft tokens {tokens}",
+    }

@@ -10,9 +10,18 @@ from llm_specdec.errors import SpecdecError
 # name → (module below llm_specdec.cli, one-line help). Help stands here so that
 # `llm specdec --help` imports none of them; a test keeps it equal to the command's own.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "add": ("add", "Register a target and its drafter as an llm model"),
     "compare": ("compare", "What one run gains over another, like with like"),
+    "disable": ("pairings", "Run a pairing's target alone for now"),
+    "enable": ("pairings", "Let a pairing draft again"),
+    "explain": ("explain", "Every setting of a model id, and where it comes from"),
+    "list": ("pairings", "The pairings, one a line"),
     "inspect": ("inspect", "What a model is, what it needs, which drafter it takes"),
     "logs": ("logs", "Rates and phases of the last runs"),
+    "profile": ("profiles", "Sampling recipes of a pairing, each a model id"),
+    "remove": ("pairings", "Take a pairing out of the registry"),
+    "set": ("pairings", "Settings of a pairing, for all its profiles"),
+    "show": ("pairings", "One pairing with all that is stored for it"),
 }
 
 

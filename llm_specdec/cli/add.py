@@ -1,0 +1,152 @@
+"""`llm specdec add`: check a target and a drafter, and register them as a pairing."""
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from llm_specdec import registry, settings
+from llm_specdec.choose import Choice, choose
+from llm_specdec.cli.output import warn
+from llm_specdec.cli.pairings import json_option, other_models
+from llm_specdec.errors import UsageError
+from llm_specdec.registry import Pairing, Registry
+
+
+@click.command(name="add", short_help="Register a target and its drafter as an llm model")
+@click.argument("name")
+@click.option("--target", required=True, metavar="PATH_OR_REPO", help="The model that answers")
+@click.option(
+    "--drafter",
+    default="auto",
+    show_default=True,
+    metavar="PATH_OR_REPO|mtp|lookup|none|auto",
+    help="What proposes tokens; auto: the target's own head, else a drafter that is "
+    "registered for this target, else lookup",
+)
+@click.option("--draft-tokens", metavar="N|auto", help="Tokens to draft a round; auto by default")
+@click.option("--drafter-bits", type=click.Choice(["4", "8"]), help="Quantise the drafter on load")
+@click.option(
+    "--drafter-group-size", type=click.Choice(["32", "64", "128"]), help="With --drafter-bits"
+)
+@click.option("--alias", "aliases", multiple=True, metavar="ALIAS", help="Can be repeated")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Replace a pairing of this name (its settings and profiles stay), and allow an "
+    "external drafter beside the target's own head",
+)
+@json_option
+def add_command(
+    name: str,
+    target: str,
+    drafter: str,
+    draft_tokens: str | None,
+    drafter_bits: str | None,
+    drafter_group_size: str | None,
+    aliases: tuple[str, ...],
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Register a target and its drafter as the llm model NAME.
+
+    Reads both checkpoints' headers, never their weights: a drafter must have the target's
+    tokenizer and shapes. An external drafter for a target that ships its own prediction
+    head is refused; with --force it is added disabled until its gate passes
+    (llm specdec bench NAME --gate 15).
+
+    \b
+    Examples:
+      llm specdec add qwen --target mlx-community/Qwen3.8-27B-4bit
+      llm specdec add small --target ./smollm2 --drafter ./drafter --draft-tokens 4
+    """
+    found = registry.load()
+    check_names(found, name, aliases, replacing=force)
+    tokens = settings.parse("draft_tokens", draft_tokens) if draft_tokens else None
+    chosen = choose(found, target, drafter, force=force)
+    if drafter_bits and chosen.kind in ("lookup", "none"):
+        raise UsageError(f"--drafter-bits needs a drafter with weights, and {chosen.kind} has none")
+    bits = int(drafter_bits) if drafter_bits else chosen.bits
+    if drafter_group_size and not bits:
+        raise UsageError("--drafter-group-size needs --drafter-bits")
+    pairing = Pairing(
+        name,
+        target=chosen.target,
+        drafter=chosen.drafter,
+        kind=chosen.kind,
+        drafter_bits=bits,
+        drafter_group_size=int(drafter_group_size) if drafter_group_size else chosen.group_size,
+        aliases=list(aliases),
+        enabled=not chosen.disabled_reason,
+        disabled_reason=chosen.disabled_reason,
+        added=datetime.now(UTC).isoformat(timespec="seconds"),
+        fingerprints=chosen.fingerprints,
+    )
+    with registry.edit() as document:
+        put(document, pairing, tokens)
+    report(registry.load().pairing(name), chosen, as_json)
+
+
+def check_names(found: Registry, name: str, aliases: tuple[str, ...], *, replacing: bool) -> None:
+    """Raises UsageError where a name is odd, taken here, or taken by another llm model."""
+    taken = {alias: p.name for p in found.pairings.values() for alias in (p.name, *p.aliases)}
+    for claimed in (name, *aliases):
+        if not re.fullmatch(registry.NAME, claimed):
+            raise UsageError(f"{claimed!r} is no name: {registry.NAMES_ARE}")
+        owner = taken.get(claimed)
+        if owner and not (replacing and owner == name):
+            hint = "--force replaces it" if owner == claimed == name else "choose another"
+            raise UsageError(f"{claimed} already stands for pairing {owner}: {hint}")
+    if len({name, *aliases}) <= len(aliases):
+        raise UsageError("name and aliases must all differ")
+    others = other_models(found)
+    for claimed in (name, *aliases):
+        if claimed in others:
+            raise UsageError(f"{claimed} is already an llm model or alias: choose another name")
+
+
+def put(document: Any, pairing: Pairing, draft_tokens: int | str | None) -> None:
+    """Write the pairing; of one that is replaced, settings and profiles stay."""
+    import tomlkit
+
+    tables = document.setdefault("pairings", tomlkit.table(is_super_table=True))
+    old = tables.get(pairing.name, {})
+    fields = {
+        "target": pairing.target,
+        "drafter": pairing.drafter,
+        "kind": pairing.kind,
+        "drafter_bits": pairing.drafter_bits,
+        "drafter_group_size": pairing.drafter_group_size,
+        "aliases": pairing.aliases or old.get("aliases"),
+        "enabled": None if pairing.enabled else False,
+        "disabled_reason": pairing.disabled_reason,
+        "added": pairing.added,
+        "fingerprints": pairing.fingerprints,
+    }
+    table = tomlkit.table()
+    for key, value in fields.items():
+        if value not in (None, "", []):
+            table[key] = value
+    for key in ("settings", "deviations", "profiles"):
+        if key in old:
+            table[key] = old[key]
+    if draft_tokens is not None:
+        table.setdefault("settings", tomlkit.table())["draft_tokens"] = draft_tokens
+    tables[pairing.name] = table
+
+
+def report(pairing: Pairing, choice: Choice, as_json: bool) -> None:
+    for warning in choice.warnings:
+        warn(warning)
+    if as_json:
+        click.echo(json.dumps(pairing.to_dict(), indent=2, ensure_ascii=False))
+        return
+    drafter = "" if pairing.drafter == pairing.kind else f", drafter {pairing.drafter}"
+    click.echo(f"{pairing.name}: target {pairing.target}{drafter}")
+    click.echo(f"lane {pairing.kind} ({choice.why}), draft tokens {pairing.draft_tokens}")
+    if not pairing.enabled:
+        click.echo(
+            f"disabled: {pairing.disabled_reason}: llm specdec bench {pairing.name} --gate 15"
+        )

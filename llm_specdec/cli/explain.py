@@ -1,0 +1,78 @@
+"""`llm specdec explain`: every setting of a model id, and where it comes from."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from llm_specdec import registry, settings
+from llm_specdec.cli.output import show_value, table, warn
+from llm_specdec.cli.pairings import json_option, stored_options
+from llm_specdec.settings import Resolution
+
+
+@click.command(name="explain", short_help="Every setting of a model id, and where it comes from")
+@click.argument("model_id", metavar="ID")
+@click.option(
+    "-o",
+    "--option",
+    "options",
+    type=(str, str),
+    multiple=True,
+    metavar="KEY VALUE",
+    help="As on llm's own command line; can be repeated",
+)
+@json_option
+def explain_command(model_id: str, options: tuple[tuple[str, str], ...], as_json: bool) -> None:
+    """Every setting of a model id, and where it comes from.
+
+    The value in effect, the layer that says so and the place it stands at; below it
+    the values that it shadows, highest first. Then the lane that a run would take.
+
+    \b
+    Examples:
+      llm specdec explain qwen/reason
+      llm specdec explain qwen -o temperature 1 --json
+    """
+    pairing, profile = registry.load().find(model_id)
+    own_id = pairing.name if "/" not in model_id else f"{pairing.name}/{profile}"
+    resolution = settings.resolve(pairing, profile, stored_options(own_id), dict(options))
+    lane = settings.lane(pairing, resolution)
+    if as_json:
+        data = {
+            "id": own_id,
+            "settings": {name: _as_dict(s) for name, s in resolution.settings.items()},
+            "lane": lane,
+            "deviations": resolution.deviations,
+            "warnings": [against.message for against in resolution.against],
+        }
+        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        return
+    click.echo("\n".join([*_table(resolution), "", *_below(resolution, lane)]))
+    for against in resolution.against:
+        warn(against.message)
+
+
+def _as_dict(resolved: settings.Resolved) -> dict[str, Any]:
+    shadowed = [value._asdict() for value in resolved.shadowed]
+    return {**asdict(resolved), "shadowed": shadowed}
+
+
+def _table(resolution: Resolution) -> list[str]:
+    rows = [("setting", "value", "layer", "source")]
+    for name, top in resolution.settings.items():
+        rows.append((name, show_value(top.value), top.layer, top.source))
+        rows += [
+            ("  shadows", show_value(value.value), value.layer, value.source)
+            for value in top.shadowed
+        ]
+    return table(rows)
+
+
+def _below(resolution: Resolution, lane: dict[str, str]) -> list[str]:
+    reasons = [
+        f"deviation: {d['setting']} {show_value(d['value'])} ({d['layer']}): {d['reason']}"
+        for d in resolution.deviations
+    ]
+    return [*reasons, f"lane: {lane['kind']}, {lane['state']}: {lane['reason']}"]

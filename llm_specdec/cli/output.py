@@ -1,0 +1,49 @@
+"""How commands print: data on stdout, warnings on stderr, tables of at most 80 columns."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+WIDTH = 80
+GAP = "  "
+
+
+def warn(text: str) -> None:
+    click.echo(f"warning: {text}", err=True)
+
+
+def show_value(value: Any) -> str:
+    """A setting's value as one would type it; unset shows as a dash."""
+    if value is None or value in ({}, []):
+        return "–"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | dict):
+        import json
+
+        return json.dumps(value, ensure_ascii=False)
+    return str(value).replace("\n", "⏎")
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of aligned columns; the widest columns lose their beginning until all fit.
+
+    It is the beginning that goes because paths and repositories differ at their end.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    room = WIDTH - len(GAP) * (len(widths) - 1)
+    while sum(widths) > room:
+        widths[widths.index(max(widths))] -= 1
+    return [
+        GAP.join(
+            clip(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def clip(text: str, width: int) -> str:
+    return text if len(text) <= width else "…" + text[len(text) - width + 1 :]

@@ -1,0 +1,253 @@
+"""`llm specdec list, show, set, remove, enable, disable`: what is in the registry."""
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+import click
+
+from llm_specdec import registry, settings
+from llm_specdec.cli.output import show_value, table, warn
+from llm_specdec.errors import UsageError
+from llm_specdec.registry import Pairing
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Everything as JSON")
+deviation_option = click.option(
+    "--deviation", metavar="WHY", help="Why these values go against the model's card on purpose"
+)
+
+
+def parse_settings(assignments: tuple[str, ...], unset: tuple[str, ...]) -> dict[str, Any]:
+    """`key=value` words → typed values. Raises UsageError."""
+    if not assignments and not unset:
+        known = ", ".join(settings.SETTINGS)
+        raise UsageError(f"nothing to set: write KEY=VALUE; known are {known}")
+    found = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals:
+            raise UsageError(f"{assignment!r} is no setting: write KEY=VALUE")
+        found[key] = settings.parse(key, text)
+    return found
+
+
+def write_settings(
+    owner: Any, values: Any, said: dict[str, Any], unset: tuple[str, ...], why: str | None
+) -> None:
+    """Change the table `values`; reasons go to `owner`'s deviations.
+
+    A value that is set anew loses the reason that its old value had.
+    """
+    for key in unset:
+        if key not in values:
+            raise UsageError(f"{key} is not set here, so it cannot be unset")
+        del values[key]
+    values.update(said)
+    reasons = dict(owner.get("deviations", {}))
+    for key in (*unset, *said):
+        reasons.pop(key, None)
+    if why:
+        reasons.update(dict.fromkeys(said, why))
+    if reasons:
+        owner["deviations"] = reasons
+    else:
+        owner.pop("deviations", None)
+
+
+def warn_shadowed(pairing: Pairing, keys: Collection[str]) -> None:
+    """Say which profiles and stored llm options hide the pairing's value of these keys."""
+    warn_stored(pairing.name, keys)
+    for name, profile in pairing.profiles.items():
+        model_id = f"{pairing.name}/{name}"
+        for key in profile.settings.keys() & keys:
+            warn(
+                f"{key} is shadowed in {model_id}, whose profile says "
+                f"{show_value(profile.settings[key])}: "
+                f"llm specdec profile set {model_id} {key}=…"
+            )
+        warn_stored(model_id, keys)
+
+
+def warn_stored(model_id: str, keys: Collection[str]) -> None:
+    for key, value in stored_options(model_id).items():
+        if key in keys:
+            warn(
+                f"{key} is shadowed in {model_id} by llm's stored option {value}: "
+                f"llm models options clear {model_id} {key}"
+            )
+
+
+def stored_options(model_id: str) -> dict[str, str]:
+    """What `llm models options set` keeps for this id."""
+    from llm.cli import get_model_options
+
+    found: dict[str, str] = get_model_options(model_id)
+    return found
+
+
+def warn_forbidden(pairing: Pairing, profile: str | None, keys: Collection[str]) -> None:
+    for against in settings.resolve(pairing, profile).against:
+        if against.setting in keys:
+            warn(against.message)
+
+
+@click.command(name="list", short_help="The pairings, one a line")
+@json_option
+def list_command(as_json: bool) -> None:
+    """The pairings, one a line. Paths lose their beginning where the line is full.
+
+    A profile marked * goes against the model's card on purpose; llm specdec explain
+    says why. A lane in brackets is disabled: the target runs alone.
+
+    \b
+    Examples:
+      llm specdec list
+      llm specdec list --json | jq -r '.[].name'
+    """
+    found = registry.load()
+    for problem in found.problems.values():
+        warn(problem)
+    pairings = list(found.pairings.values())
+    if as_json:
+        helpers = _listed_elsewhere(found)
+        listed = [{**p.to_dict(), "helper": p.drafter in helpers} for p in pairings]
+        click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
+    elif pairings:
+        click.echo("\n".join(_list_table(pairings, _listed_elsewhere(found))))
+    else:
+        click.echo("no pairings yet: llm specdec add NAME --target PATH_OR_REPO", err=True)
+
+
+def _list_table(pairings: list[Pairing], helpers: set[str]) -> list[str]:
+    rows = [("pairing", "lane", "draft", "target", "drafter", "profiles")]
+    for p in pairings:
+        lane = p.kind if p.enabled else f"[{p.kind}]"
+        mark = "*" if p.deviations else ""
+        drafter = "" if p.drafter in registry.BUILT_IN else p.drafter
+        helper = " (helper)" if p.drafter in helpers else ""
+        profiles = (f"{name}{'*' * bool(q.deviations)}" for name, q in p.profiles.items())
+        row = (p.name + mark, lane, str(p.draft_tokens), p.target, drafter + helper)
+        rows.append((*row, " ".join(profiles)))
+    return table(rows)
+
+
+def _listed_elsewhere(found: registry.Registry) -> set[str]:
+    """Drafters that another plugin lists as models of their own."""
+    drafters = {p.drafter for p in found.pairings.values()} - set(registry.BUILT_IN)
+    return drafters & other_models(found) if drafters else set()
+
+
+def other_models(found: registry.Registry) -> set[str]:
+    """Every id and alias that llm knows and that is not ours."""
+    import llm
+
+    ours = set(found.ids()) | {alias for p in found.pairings.values() for alias in p.aliases}
+    return set(llm.get_model_aliases()) - ours
+
+
+@click.command(name="show", short_help="One pairing with all that is stored for it")
+@click.argument("name")
+@json_option
+def show_command(name: str, as_json: bool) -> None:
+    """One pairing with all that is stored for it.
+
+    What a setting finally is, and why, says llm specdec explain.
+
+    \b
+    Example:
+      llm specdec show qwen
+    """
+    pairing = registry.load().pairing(name)
+    data = pairing.to_dict()
+    if as_json:
+        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        return
+    for key, value in data.items():
+        if key not in ("settings", "deviations", "profiles", "card", "fingerprints"):
+            click.echo(f"{key:<20}{show_value(value)}")
+    for role, print_ in pairing.fingerprints.items():
+        click.echo(f"{role + ' fingerprint':<20}{print_[:16]}")
+    show_settings("settings", pairing.settings, pairing.deviations)
+    for profile, own in pairing.profiles.items():
+        show_settings(f"profile {profile}", own.settings, own.deviations)
+
+
+def show_settings(title: str, values: dict[str, Any], reasons: dict[str, str]) -> None:
+    click.echo(f"{title}{':' if values else ': none'}")
+    for key, value in values.items():
+        why = f"  (against the card: {reasons[key]})" if key in reasons else ""
+        click.echo(f"  {key:<18}{show_value(value)}{why}")
+
+
+@click.command(name="set", short_help="Settings of a pairing, for all its profiles")
+@click.argument("name")
+@click.argument("assignments", metavar="[KEY=VALUE]...", nargs=-1)
+@click.option("--unset", multiple=True, metavar="KEY", help="Take a setting away; can be repeated")
+@deviation_option
+def set_command(
+    name: str, assignments: tuple[str, ...], unset: tuple[str, ...], deviation: str | None
+) -> None:
+    """Settings of a pairing, for all its profiles. Warns where a profile shadows one.
+
+    \b
+    Examples:
+      llm specdec set qwen temperature=0.6 top_p=0.95
+      llm specdec set qwen --unset top_p
+    """
+    if "/" in name:
+        raise UsageError(f"{name} is a profile: llm specdec profile set {name} KEY=VALUE…")
+    said = parse_settings(assignments, unset)
+    with registry.change(name) as pairing_table:
+        values = pairing_table.setdefault("settings", {})
+        write_settings(pairing_table, values, said, unset, deviation)
+    pairing = registry.load().pairing(name)
+    warn_shadowed(pairing, said)
+    warn_forbidden(pairing, None, said)
+
+
+@click.command(name="remove", short_help="Take a pairing out of the registry")
+@click.argument("name")
+def remove_command(name: str) -> None:
+    """Take a pairing and its profiles out of the registry. Model files stay.
+
+    \b
+    Example:
+      llm specdec remove qwen
+    """
+    with registry.edit() as document:
+        tables = document.get("pairings", {})
+        if name not in tables:
+            raise registry.unknown_pairing(name, tables)
+        del tables[name]
+    click.echo(f"removed {name}; its model files stay where they are", err=True)
+
+
+@click.command(name="enable", short_help="Let a pairing draft again")
+@click.argument("name")
+def enable_command(name: str) -> None:
+    """Let a pairing draft again, whatever its gate said.
+
+    \b
+    Example:
+      llm specdec enable qwen
+    """
+    with registry.change(name) as pairing:
+        pairing.pop("enabled", None)
+        reason = pairing.pop("disabled_reason", None)
+    click.echo(f"{name} drafts again" + (f"; it was off: {reason}" if reason else ""), err=True)
+
+
+@click.command(name="disable", short_help="Run a pairing's target alone for now")
+@click.argument("name")
+@click.option("--reason", default="switched off by hand", help="Shown wherever the lane is")
+def disable_command(name: str, reason: str) -> None:
+    """Run a pairing's target alone for now. Its model id and settings stay.
+
+    \b
+    Example:
+      llm specdec disable qwen --reason 'waiting for a better drafter'
+    """
+    with registry.change(name) as pairing:
+        pairing["enabled"] = False
+        pairing["disabled_reason"] = reason
+    click.echo(f"{name} no longer drafts; llm specdec enable {name} undoes it", err=True)

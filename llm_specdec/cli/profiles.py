@@ -1,0 +1,137 @@
+"""`llm specdec profile set, show, remove`: sampling recipes, each a model id of its own."""
+
+import json
+import re
+
+import click
+
+from llm_specdec import registry
+from llm_specdec.cli.output import warn
+from llm_specdec.cli.pairings import (
+    deviation_option,
+    json_option,
+    other_models,
+    parse_settings,
+    show_settings,
+    warn_forbidden,
+    warn_stored,
+    write_settings,
+)
+from llm_specdec.errors import UsageError
+from llm_specdec.registry import Pairing, Profile
+
+
+@click.group(name="profile", short_help="Sampling recipes of a pairing, each a model id")
+def profile_command() -> None:
+    """Sampling recipes of a pairing. NAME/PROFILE is an llm model id.
+
+    A profile overrides the pairing's settings. A profile called default is what the
+    bare NAME uses.
+    """
+
+
+@profile_command.command(name="set", short_help="Make a profile, or change its settings")
+@click.argument("model_id", metavar="NAME/PROFILE")
+@click.argument("assignments", metavar="[KEY=VALUE]...", nargs=-1)
+@click.option("--unset", multiple=True, metavar="KEY", help="Take a setting away; can be repeated")
+@deviation_option
+def set_command(
+    model_id: str, assignments: tuple[str, ...], unset: tuple[str, ...], deviation: str | None
+) -> None:
+    """Make a profile, or change settings of one; the others stay.
+
+    \b
+    Examples:
+      llm specdec profile set qwen/reason temperature=1.0 top_p=0.95 thinking=on
+      llm specdec profile set qwen/reason repetition_penalty=1 \\
+        --deviation 'the card means it for greedy decoding'
+    """
+    name, profile = split(model_id)
+    said = parse_settings(assignments, unset)
+    found = registry.load()
+    name = found.pairing(name).name
+    if f"{name}/{profile}" in other_models(found):
+        raise UsageError(f"{name}/{profile} is already an llm model: choose another profile name")
+    with registry.change(name) as pairing_table:
+        profiles = pairing_table.setdefault("profiles", _tables())
+        values = profiles.setdefault(profile, {})
+        write_settings(values, values, said, unset, deviation)
+    pairing = registry.load().pairing(name)
+    warn_stored(f"{name}/{profile}", said)
+    warn_forbidden(pairing, profile, said)
+    click.echo(f"{name}/{profile} is a model id: llm -m {name}/{profile}", err=True)
+
+
+def _tables() -> dict[str, dict[str, object]]:
+    import tomlkit
+
+    return tomlkit.table(is_super_table=True)
+
+
+def split(model_id: str) -> tuple[str, str]:
+    name, slash, profile = model_id.partition("/")
+    if not slash:
+        raise UsageError(f"{model_id!r} is no profile: write NAME/PROFILE")
+    if not re.fullmatch(registry.NAME, profile):
+        raise UsageError(f"{profile!r} is no profile name: {registry.NAMES_ARE}")
+    return name, profile
+
+
+@profile_command.command(name="show", short_help="A profile's settings, or all profiles of NAME")
+@click.argument("model_id", metavar="NAME[/PROFILE]")
+@json_option
+def show_command(model_id: str, as_json: bool) -> None:
+    """A profile's own settings, or those of all profiles of a pairing.
+
+    \b
+    Examples:
+      llm specdec profile show qwen/reason
+      llm specdec profile show qwen --json
+    """
+    pairing, profiles = _profiles(model_id)
+    if as_json:
+        listed = [
+            {"id": f"{pairing.name}/{name}", "settings": p.settings, "deviations": p.deviations}
+            for name, p in profiles.items()
+        ]
+        single = listed[0] if "/" in model_id else listed
+        click.echo(json.dumps(single, indent=2, ensure_ascii=False))
+        return
+    for name, profile in profiles.items():
+        show_settings(f"{pairing.name}/{name}", profile.settings, profile.deviations)
+    if not profiles:
+        warn(
+            f"{pairing.name} has no profiles: llm specdec profile set {pairing.name}/NAME KEY=VALUE"
+        )
+
+
+def _profiles(model_id: str) -> tuple[Pairing, dict[str, Profile]]:
+    found = registry.load()
+    if "/" not in model_id:
+        pairing = found.pairing(model_id)
+        return pairing, pairing.profiles
+    name, profile = split(model_id)
+    pairing = found.pairing(name)
+    if profile not in pairing.profiles:
+        raise UsageError(
+            f"pairing {pairing.name} has no profile {profile!r}: "
+            f"it has {', '.join(pairing.profiles) or 'none'}"
+        )
+    return pairing, {profile: pairing.profiles[profile]}
+
+
+@profile_command.command(name="remove", short_help="Take a profile away")
+@click.argument("model_id", metavar="NAME/PROFILE")
+def remove_command(model_id: str) -> None:
+    """Take a profile away, and its model id with it.
+
+    \b
+    Example:
+      llm specdec profile remove qwen/reason
+    """
+    pairing, profiles = _profiles("/".join(split(model_id)))
+    with registry.change(pairing.name) as table:
+        del table["profiles"][next(iter(profiles))]
+        if not table["profiles"]:
+            del table["profiles"]
+    click.echo(f"removed {model_id}", err=True)

@@ -1,0 +1,154 @@
+import json
+
+import pytest
+from click.testing import CliRunner
+from llm.cli import cli
+
+from llm_specdec import registry
+from tests.checkpoints import qwen_head, tokenizer_json, trunk, write_model
+
+
+@pytest.fixture(autouse=True)
+def user(llm_user):
+    return llm_user
+
+
+@pytest.fixture
+def models(tmp_path):
+    write_model(tmp_path / "plain")
+    write_model(tmp_path / "small", shapes=trunk(1), num_hidden_layers=1)
+    write_model(tmp_path / "head", shapes=trunk() | qwen_head())
+    write_model(tmp_path / "foreign", tokenizer=tokenizer_json(words=("x", "y", "xy")))
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+def specdec(*arguments):
+    return CliRunner().invoke(cli, ["specdec", *map(str, arguments)])
+
+
+def refused(result, *words, exit_code=1):
+    """One line on stderr (click puts its usage above it for exit code 2), none on stdout."""
+    assert result.exit_code == exit_code, result.output
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == (
+        1 if exit_code == 1 else len(result.stderr.splitlines())
+    )
+    for word in words:
+        assert word in result.stderr
+    return True
+
+
+def test_a_pairing_is_registered_with_its_lane(models):
+    result = specdec(
+        "add", "q", "--target", models / "plain", "--drafter", models / "small",
+        "--draft-tokens", 3, "--drafter-bits", 4, "--alias", "fast",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "lane model (it fits the target), draft tokens 3" in result.stdout
+    pairing = registry.load().pairing("fast")
+    assert pairing.target == str(models / "plain")
+    assert (pairing.kind, pairing.draft_tokens, pairing.drafter_bits) == ("model", 3, 4)
+    assert pairing.enabled
+    assert set(pairing.fingerprints) == {"target", "drafter"}
+
+
+@pytest.mark.parametrize(("folder", "kind"), [("plain", "lookup"), ("head", "mtp")])
+def test_auto_takes_the_targets_head_else_lookup(models, folder, kind):
+    assert specdec("add", "q", "--target", models / folder).exit_code == 0
+    assert registry.load().pairing("q").kind == kind
+
+
+def test_auto_takes_the_drafter_registered_for_the_same_target(models):
+    specdec("add", "a", "--target", models / "plain", "--drafter", models / "small")
+    assert "the drafter of pairing a" in specdec("add", "b", "--target", models / "plain").stdout
+    assert registry.load().pairing("b").drafter == str(models / "small")
+
+
+def test_a_relative_path_is_stored_whole(models, monkeypatch):
+    monkeypatch.chdir(models)
+    assert specdec("add", "q", "--target", "plain", "--drafter", "none").exit_code == 0
+    assert registry.load().pairing("q").target == str(models / "plain")
+
+
+def test_json_says_what_was_registered(models):
+    result = specdec("add", "q", "--target", models / "plain", "--json")
+    assert json.loads(result.stdout) == registry.load().pairing("q").to_dict()
+
+
+def test_an_external_drafter_beside_a_head_needs_force_and_starts_disabled(models):
+    arguments = ("add", "q", "--target", models / "head", "--drafter", models / "small")
+    refused(specdec(*arguments), "ships its own prediction head", "--force")
+    assert registry.load().pairings == {}
+    assert "disabled" in specdec(*arguments, "--force").stdout
+    pairing = registry.load().pairing("q")
+    assert not pairing.enabled
+    assert "gate" in pairing.disabled_reason
+
+
+@pytest.mark.parametrize(
+    ("target", "drafter", "words"),
+    [
+        ("missing", "none", "no folder"),
+        ("empty", "none", "empty folder"),
+        ("plain", "missing", "no folder"),
+        ("plain", "empty", "empty folder"),
+        ("plain", "foreign", "does not fit"),
+        ("plain", "mtp", "no prediction head"),
+    ],
+)
+def test_what_does_not_fit_is_one_line_and_nothing_is_written(models, target, drafter, words):
+    if drafter not in ("none", "mtp"):
+        drafter = models / drafter
+    result = specdec("add", "q", "--target", models / target, "--drafter", drafter)
+    refused(result, words)
+    assert not registry.default_path().exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("a/b",),
+        ("-x",),
+        ("a b",),
+        ("",),
+        ("x" * 65,),
+        ("gpt-4o-mini",),
+        ("4o-mini",),
+        ("q", "--alias", "gpt-4o-mini"),
+        ("q", "--alias", "q"),
+        ("q", "--alias", "a", "--alias", "a"),
+        ("q", "--draft-tokens", "0"),
+        ("q", "--draft-tokens", "-3"),
+        ("q", "--draft-tokens", "many"),
+        ("q", "--drafter-bits", "5"),
+        ("q", "--drafter-bits", "4"),
+        ("q", "--drafter-group-size", "64"),
+    ],
+)
+def test_odd_names_and_options_are_usage_errors(models, arguments):
+    name, *options = arguments
+    result = specdec("add", *options, "--target", models / "plain", "--", name)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.stderr
+    assert not registry.default_path().exists()
+
+
+def test_a_name_that_is_taken_is_refused_until_forced_and_keeps_its_profiles(models):
+    specdec("add", "q", "--target", models / "plain", "--alias", "fast")
+    specdec("profile", "set", "q/warm", "temperature=1")
+    again = ("add", "q", "--target", models / "head")
+    refused(specdec(*again), "already stands for pairing q", exit_code=2)
+    assert specdec(*again, "--force").exit_code == 0
+    pairing = registry.load().pairing("fast")
+    assert pairing.kind == "mtp"
+    assert list(pairing.profiles) == ["warm"]
+    refused(specdec("add", "fast", "--target", models / "plain", "--force"), exit_code=2)
+
+
+def test_a_broken_registry_file_is_one_line_and_stays(models):
+    path = registry.default_path()
+    path.parent.mkdir()
+    path.write_text("[pairings")
+    refused(specdec("add", "q", "--target", models / "plain"), "specdec.toml", "not TOML")
+    assert path.read_text() == "[pairings"

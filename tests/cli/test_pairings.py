@@ -1,0 +1,201 @@
+import json
+
+import click
+import pytest
+from click.testing import CliRunner
+from llm.cli import cli
+
+from llm_specdec import registry
+from llm_specdec.cli import COMMANDS
+from llm_specdec.cli import specdec as group
+from llm_specdec.cli.output import table
+
+TEXT = """\
+# by hand
+[pairings.q]
+target = "/somewhere/on/this/machine/with/a/path/that/goes/on/and/on/target-model-4bit"
+drafter = "someone/a-drafter-with-a-long-name-DFlash2"
+kind = "dflash"
+aliases = ["fast"]
+
+[pairings.q.settings]
+temperature = 0.6   # warm
+
+[pairings.q.profiles.reason]
+temperature = 1.0
+top_p = 0.95
+"""
+
+
+@pytest.fixture(autouse=True)
+def path(llm_user):
+    path = registry.default_path()
+    path.parent.mkdir()
+    path.write_text(TEXT)
+    return path
+
+
+def specdec(*arguments):
+    return CliRunner().invoke(cli, ["specdec", *arguments])
+
+
+def usage(result, words):
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["add", "disable", "enable", "explain", "list", "profile", "remove", "set", "show"]
+)
+def test_the_groups_help_is_the_commands_own(name):
+    command = group.get_command(click.Context(group), name)
+    assert command and command.short_help == COMMANDS[name][1]
+    assert specdec(name, "--help").exit_code == 0
+
+
+def test_list_fits_eighty_columns_and_marks_deviations(path):
+    specdec("profile", "set", "q/reason", "top_p=0.9", "--deviation", "measured")
+    specdec("disable", "q")
+    lines = specdec("list").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "reason*" in lines[1]
+    assert "[dflash]" in lines[1]
+
+
+def test_list_and_show_as_json_say_the_same():
+    (listed,) = json.loads(specdec("list", "--json").stdout)
+    shown = json.loads(specdec("show", "q", "--json").stdout)
+    assert listed == {**shown, "helper": False}
+    assert shown["draft_tokens"] == "auto"
+    assert list(shown["profiles"]) == ["reason"]
+
+
+def test_list_names_a_broken_pairing_and_lists_the_others(path):
+    path.write_text(TEXT + "\n[pairings.bad]\ntarget = 3\n")
+    result = specdec("list")
+    assert result.exit_code == 0
+    assert f"{path.name}:16: pairings.bad.target" in result.stderr
+    assert "\nq " in result.stdout
+
+
+def test_an_empty_registry_lists_nothing(path):
+    path.unlink()
+    result = specdec("list")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert json.loads(specdec("list", "--json").stdout) == []
+
+
+def test_set_changes_a_value_and_keeps_the_rest_of_the_file(path):
+    assert specdec("set", "fast", "temperature=0.7").exit_code == 0
+    assert path.read_text() == TEXT.replace("0.6   # warm", "0.7   # warm")
+
+
+def test_set_warns_of_each_profile_and_stored_option_that_shadows(path, llm_user):
+    stored = {"q": {"temperature": "0.1"}, "q/reason": {"min_p": "0.2"}}
+    (llm_user / "model_options.json").write_text(json.dumps(stored))
+    warnings = specdec("set", "q", "temperature=0.7", "min_p=0.1", "top_k=5").stderr.splitlines()
+    assert [line.split(":")[1] for line in warnings] == [
+        " temperature is shadowed in q by llm's stored option 0.1",
+        " temperature is shadowed in q/reason, whose profile says 1",
+        " min_p is shadowed in q/reason by llm's stored option 0.2",
+    ]
+
+
+def test_unset_takes_a_setting_away(path):
+    assert specdec("set", "q", "--unset", "temperature").exit_code == 0
+    assert registry.load().pairing("q").settings == {}
+    usage(specdec("set", "q", "--unset", "temperature"), "is not set here")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("set", "q"), "nothing to set"),
+        (("set", "q", "temperature"), "write KEY=VALUE"),
+        (("set", "q", "temperature=-1"), "a number from 0 to 5"),
+        (("set", "q", "temprature=1"), "did you mean temperature"),
+        (("set", "q/reason", "top_k=1"), "profile set"),
+        (("set", "z", "top_k=1"), "no pairing 'z': there are q"),
+        (("show", "z"), "no pairing 'z'"),
+        (("remove", "z"), "no pairing 'z'"),
+        (("enable", "z"), "no pairing 'z'"),
+        (("disable", "z"), "no pairing 'z'"),
+        (("explain", "q/z"), "no profile 'z': it has reason"),
+        (("explain", "q", "-o", "top_p", "2"), "top_p must be"),
+        (("profile", "set", "q", "top_k=1"), "write NAME/PROFILE"),
+        (("profile", "set", "q/a b", "top_k=1"), "no profile name"),
+        (("profile", "set", "q/a/b", "top_k=1"), "no profile name"),
+        (("profile", "set", "z/a", "top_k=1"), "no pairing 'z'"),
+        (("profile", "show", "q/z"), "no profile 'z'"),
+        (("profile", "remove", "q/z"), "no profile 'z'"),
+    ],
+)
+def test_wrong_names_and_values_are_one_usage_error_and_change_nothing(path, arguments, words):
+    usage(specdec(*arguments), words)
+    assert path.read_text() == TEXT
+
+
+def test_remove_leaves_no_trace_of_the_pairing(path):
+    assert specdec("remove", "q").exit_code == 0
+    assert registry.load().pairings == {}
+    assert "q" not in path.read_text().split("by hand")[1]
+
+
+def test_disable_and_enable_leave_the_file_as_it_was(path):
+    specdec("disable", "q", "--reason", "waiting")
+    assert registry.load().pairing("q").disabled_reason == "waiting"
+    assert "it was off: waiting" in specdec("enable", "q").stderr
+    assert registry.load().pairing("q").enabled
+    assert path.read_text() == TEXT
+
+
+def test_a_profile_is_there_at_once_and_a_new_value_drops_the_old_reason(path):
+    specdec("profile", "set", "q/cold", "temperature=0", "top_p=0.5", "--deviation", "mine")
+    specdec("profile", "set", "q/cold", "top_p=0.6")
+    assert registry.load().find("q/cold")[0].profiles["cold"] == registry.Profile(
+        {"temperature": 0.0, "top_p": 0.6}, {"temperature": "mine"}
+    )
+    assert "# warm" in path.read_text()
+    shown = json.loads(specdec("profile", "show", "q/cold", "--json").stdout)
+    assert shown["settings"] == {"temperature": 0.0, "top_p": 0.6}
+
+
+def test_removing_the_last_profile_leaves_the_pairing(path):
+    assert specdec("profile", "remove", "q/reason").exit_code == 0
+    assert registry.load().pairing("q").profiles == {}
+    assert "profiles" not in path.read_text()
+
+
+def test_explain_gives_the_winner_and_what_it_shadows(path, llm_user):
+    (llm_user / "model_options.json").write_text(json.dumps({"q/reason": {"temperature": "0.2"}}))
+    found = json.loads(specdec("explain", "q/reason", "-o", "temperature", "0", "--json").stdout)
+    assert found["id"] == "q/reason"
+    temperature = found["settings"]["temperature"]
+    assert (temperature["value"], temperature["layer"]) == (0.0, "-o")
+    assert [(v["value"], v["layer"], v["source"]) for v in temperature["shadowed"]] == [
+        (0.2, "stored option", "llm models options set q/reason temperature"),
+        (1.0, "profile", "specdec.toml:12"),
+        (0.6, "pairing", "specdec.toml:9"),
+        (0.0, "built-in", "llm-specdec"),
+    ]
+    assert found["lane"]["kind"] == "dflash"
+    assert found["lane"]["state"] == "drafting"
+
+
+def test_explain_as_text_fits_eighty_columns_and_ends_with_the_lane():
+    lines = specdec("explain", "q", "-o", "draft", "false").stdout.splitlines()
+    assert max(map(len, lines[:-1])) <= 80
+    assert lines[-1] == "lane: none, off: draft is false (-o draft)"
+
+
+def test_explain_of_a_disabled_pairing_says_why():
+    specdec("disable", "q", "--reason", "gate missed")
+    found = json.loads(specdec("explain", "q", "--json").stdout)
+    assert found["lane"] == {
+        "kind": "none", "state": "off", "reason": "pairing disabled: gate missed",
+    }  # fmt: skip
+
+
+def test_a_table_gives_up_the_beginning_of_its_widest_column():
+    assert table([("a", "x" * 90 + "end")])[0] == "a  …" + "x" * 73 + "end"
