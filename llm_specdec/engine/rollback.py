@@ -6,20 +6,22 @@
     cache.rollback(length)                               # the first `length` tokens stay
 
 `length` is absolute, so a rollback done twice (after an interrupt, say) is done once, and one
-to the current length is free. It reaches back over the last forward, further where the kind
-allows it (`can_rollback`). What happens inside:
+to the current length is free. It reaches any length of the last forward and the start of the
+`forwards` last ones, further where the kind allows it (`can_rollback`). What happens inside:
 
 - full attention (also quantised): positions beyond `length` are overwritten later;
-- sliding window: our own cache in temporal order, which drops old rows only before a forward,
-  never behind it, so that what a shorter length attends to is still there;
-- recurrent (GatedDeltaNet, Mamba, short convolutions, RWKV): arrays of mlx are immutable, so
-  the state before the forward is a reference; the modules' inputs are kept while at most
-  max_draft + 1 tokens are verified, and the modules themselves are run again on the rows to
-  keep. MLX is lazy: only what the state depends on is computed, the outputs are not.
+- sliding window: our own cache in temporal order, which keeps enough rows behind the window
+  that a shorter length still finds all it attends to;
+- recurrent (GatedDeltaNet, Mamba, short convolutions, RWKV): the states before the last
+  forwards are kept, as references. The modules' inputs are kept while at most max_draft + 1
+  tokens are verified, and the modules themselves are run again on the rows to keep. MLX is
+  lazy: only what the state depends on is computed, the outputs are not.
 """
 
+import functools
 import inspect
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -45,6 +47,8 @@ class TargetCache:
 
     layers: what the model takes as `cache`. length: tokens covered.
     kv_bits quantises full-attention layers from the first token on; windows stay dense.
+    max_draft: the longest draft to verify. forwards: how many can be undone; the plain lane
+    runs one step ahead of the committed tokens and needs 2, a drafter one a draft token.
     Raises UnsupportedError before anything is changed, naming the cache class or the setting.
     """
 
@@ -54,16 +58,19 @@ class TargetCache:
         kv_bits: int | None = None,
         kv_group_size: int = 64,
         max_draft: int = 16,
+        forwards: int = 2,
     ) -> None:
-        self.layers = [_ours(c, kv_bits, kv_group_size) for c in make_prompt_cache(model)]
+        slack = max_draft + forwards
+        ours = functools.partial(_ours, kv_bits=kv_bits, group_size=kv_group_size, slack=slack)
+        self.layers = [ours(cache) for cache in make_prompt_cache(model)]
         self.length = 0
         self._longest = max_draft + 1
         caches = _flat(self.layers)
+        owners: dict[int, list[Module]] = {}
         if kv_bits or any(isinstance(c, ArraysCache) for c in caches):
-            modules = _recurrent_modules(model, kv_bits, kv_group_size)
-        else:
-            modules = {}
-        self._leaves = [_leaf(c, modules.get(i, [])) for i, c in enumerate(caches)]
+            probe = [ours(cache) for cache in make_prompt_cache(model)]
+            owners = _owners(model, probe, f"kv_bits {kv_bits}" if kv_bits else None)
+        self._leaves = [_leaf(c, owners.get(i, []), forwards) for i, c in enumerate(caches)]
         self._close = weakref.finalize(self, _call_all, _watch(self._leaves))
 
     def before_forward(self, n: int) -> None:
@@ -117,15 +124,15 @@ class WindowKVCache:
     """Keys and values of a sliding-window layer, in temporal order.
 
     Attention sees what mlx-lm's RotatingKVCache shows it: up to max_size - 1 earlier rows and
-    the new ones. Rows are dropped when room runs out, every `spare` tokens, and only those that
-    no length since the last forward attends to.
+    the new ones. Rows are dropped when room runs out, every `spare` tokens; `slack` rows stay
+    beyond those that the window needs, for lengths before the current one.
     Shapes: keys, values (1, heads, room, head_dim); row i is position start + i.
     """
 
     spare = 256
 
-    def __init__(self, max_size: int) -> None:
-        self.max_size = max_size
+    def __init__(self, max_size: int, slack: int) -> None:
+        self.max_size, self.slack = max_size, slack
         self.keys: mx.array | None = None
         self.values: mx.array | None = None
         self.offset = 0
@@ -136,9 +143,10 @@ class WindowKVCache:
         new = keys.shape[2]
         self._shown = self.offset - min(self.offset, self.max_size - 1)
         if self.keys is None or self.offset - self.start + new > self.keys.shape[2]:
-            self.keys = self._room(self.keys, keys)
-            self.values = self._room(self.values, values)
-            self.start = self._shown
+            start = max(self.start, self._shown - self.slack)
+            self.keys = self._room(self.keys, keys, start)
+            self.values = self._room(self.values, values, start)
+            self.start = start
         row = self.offset - self.start
         self.keys[..., row : row + new, :] = keys
         assert self.values is not None
@@ -146,12 +154,12 @@ class WindowKVCache:
         self.offset += new
         return self.keys_and_values()
 
-    def _room(self, old: mx.array | None, new: mx.array) -> mx.array:
+    def _room(self, old: mx.array | None, new: mx.array, start: int) -> mx.array:
         shape = (*new.shape[:2], new.shape[2] + self.spare, new.shape[3])
         room = mx.zeros(shape, new.dtype)
         if old is None:
             return room
-        kept = old[..., self._shown - self.start : self.offset - self.start, :]
+        kept = old[..., start - self.start : self.offset - self.start, :]
         return mx.concatenate([kept, room], axis=2)
 
     def keys_and_values(self) -> tuple[mx.array, mx.array]:
@@ -250,13 +258,13 @@ class _Window(_Attention):
 
 
 class _Chunk(_Attention):
-    """Llama 4's chunks: the model drops the rows of a past chunk before a forward."""
+    """Llama 4's chunks: before a forward the model drops all rows but chunk_size, which here
+    includes the slack; the chunk of `length` must be whole."""
 
-    cache: ChunkedKVCache
+    cache: "_ChunkedKVCache"
 
     def reaches(self, length: int) -> bool:
-        start = self.cache.start_position
-        return bool(start == 0 or length - start >= self.cache.chunk_size)
+        return bool(self.cache.start_position <= length - length % self.cache.chunk)
 
     def _rows(self) -> slice:
         return slice(0, self.cache.offset - self.cache.start_position)
@@ -270,16 +278,17 @@ class _Recurrent:
     """State that cannot be cut: go back to the state before the forward, then run the modules
     that own it again over the rows to keep."""
 
-    def __init__(self, cache: ArraysCache, modules: list[Module]) -> None:
+    def __init__(self, cache: ArraysCache, modules: list[Module], forwards: int) -> None:
         self.cache = cache
         self.modules = modules
         self.width = len(cache.cache)
+        # (length, state) before each of the last forwards
+        self._states: deque[tuple[int, list[mx.array | None]]] = deque(maxlen=forwards)
         self.begin(0, 0, capture=False)
 
     def begin(self, length: int, n: int, capture: bool) -> None:
-        self._before = list(self.cache.cache)
-        self._base, self._n = length, n
-        self._capture = capture
+        self._states.append((length, list(self.cache.cache)))
+        self._n, self._capture = n, capture
         self._calls: list[tuple[Module, tuple[Any, ...], dict[str, Any]]] = []
 
     def watch(self, module: Module) -> Callable[[], None]:
@@ -290,12 +299,17 @@ class _Recurrent:
         return observe(module, keep)
 
     def reaches(self, length: int) -> bool:
-        return length == self._base or (bool(self._calls) and length > self._base)
+        lengths = [before for before, _ in self._states]
+        return length in lengths or (bool(self._calls) and length > lengths[-1])
 
     def rollback(self, length: int) -> None:
         self._capture = False
-        self.cache.cache = list(self._before)
-        rows = length - self._base
+        while self._states[-1][0] > length:
+            self._states.pop()
+            self._calls = []
+        before, state = self._states[-1]
+        self.cache.cache = list(state)
+        rows = length - before
         for module, args, kwargs in self._calls if rows else ():
             cut = [_first(arg, rows, self._n) for arg in args]
             module(*cut, **{name: _first(arg, rows, self._n) for name, arg in kwargs.items()})
@@ -308,6 +322,7 @@ class _Recurrent:
 
     def load(self, arrays: list[mx.array], length: int) -> None:
         self.cache.cache = [array if array.size else None for array in arrays]
+        self._states.clear()
         self.begin(length, 0, capture=False)
 
 
@@ -322,15 +337,25 @@ def _receives(cache: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
     return any(arg is cache for arg in args) or any(arg is cache for arg in kwargs.values())
 
 
-def _ours(cache: Any, kv_bits: int | None, group_size: int) -> Any:
+class _ChunkedKVCache(ChunkedKVCache):  # type: ignore[misc]
+    """Keeps `slack` rows more than the model asks for."""
+
+    def __init__(self, chunk_size: int, slack: int) -> None:
+        super().__init__(chunk_size + slack)
+        self.chunk = chunk_size
+
+
+def _ours(cache: Any, kv_bits: int | None, group_size: int, slack: int) -> Any:
     """The model's own cache object, or ours that shows its layer the same."""
     if type(cache) is CacheList:
-        return CacheList(*(_ours(c, kv_bits, group_size) for c in cache.caches))
+        return CacheList(*(_ours(c, kv_bits, group_size, slack) for c in cache.caches))
     if type(cache) is RotatingKVCache and cache.keep == 0:
-        return WindowKVCache(cache.max_size)
+        return WindowKVCache(cache.max_size, slack)
+    if type(cache) is ChunkedKVCache:
+        return _ChunkedKVCache(cache.chunk_size, slack)
     if type(cache) is KVCache and kv_bits:
         return QuantizedKVCache(group_size=group_size, bits=kv_bits)
-    if type(cache) in (KVCache, QuantizedKVCache, ChunkedKVCache, ArraysCache):
+    if type(cache) in (KVCache, ArraysCache):
         return cache
     raise UnsupportedError(
         f"this target keeps a {type(cache).__name__}, which cannot be rolled back after a "
@@ -342,12 +367,12 @@ def _flat(caches: Any) -> list[Any]:
     return [leaf for c in caches for leaf in (_flat(c.caches) if isinstance(c, CacheList) else [c])]
 
 
-def _leaf(cache: Any, modules: list[Module]) -> _Leaf:
+def _leaf(cache: Any, modules: list[Module], forwards: int) -> _Leaf:
     if isinstance(cache, ArraysCache):
-        return _Recurrent(cache, modules)
+        return _Recurrent(cache, modules, forwards)
     if isinstance(cache, WindowKVCache):
         return _Window(cache)
-    return _Chunk(cache) if isinstance(cache, ChunkedKVCache) else _Attention(cache)
+    return _Chunk(cache) if isinstance(cache, _ChunkedKVCache) else _Attention(cache)
 
 
 def _watch(leaves: list[_Leaf]) -> list[Callable[[], None]]:
@@ -373,14 +398,12 @@ def _around(module: Module, found: list[Module]) -> bool:
     return any(id(m) in inside for m in found)
 
 
-def _recurrent_modules(
-    model: Module, kv_bits: int | None, group_size: int
-) -> dict[int, list[Module]]:
+def _owners(model: Module, probe: list[Any], setting: str | None) -> dict[int, list[Module]]:
     """Which modules own the recurrent state of which leaf: the innermost that are handed it.
 
-    Found by building the graph of a two-token forward, which is never evaluated.
+    Found by building the graph of a two-token forward over `probe`, never evaluated. Raises
+    UnsupportedError where `setting` makes that fail, and for a state that no module is handed.
     """
-    probe = [_ours(c, kv_bits, group_size) for c in make_prompt_cache(model)]
     caches = _flat(probe)
     owners: dict[int, list[Module]] = {
         i: [] for i, c in enumerate(caches) if isinstance(c, ArraysCache)
@@ -399,10 +422,10 @@ def _recurrent_modules(
     try:
         model(mx.array([[0, 0]]), cache=probe)
     except (ValueError, RuntimeError, NotImplementedError, TypeError, AttributeError) as error:
-        if not kv_bits:
+        if not setting:
             raise
         raise UnsupportedError(
-            f"kv_bits {kv_bits} does not work with this target ({error}): leave kv_bits unset"
+            f"{setting} does not work with this target ({error}): leave it unset"
         ) from None
     finally:
         _call_all(removers)

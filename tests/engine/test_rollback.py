@@ -74,6 +74,23 @@ def test_a_forward_can_be_undone_and_done_again(family, text):
     assert close(forward(model, cache, text[22:26]), expected[22:26])
 
 
+@pytest.mark.parametrize("family", ["llama", "gemma3", "qwen3_5", "llama4", "rwkv7"])
+def test_several_forwards_can_be_undone(family, text, monkeypatch):
+    """The plain lane is interrupted two steps ahead; a drafter takes back all its tokens, also
+    right after a window dropped its old rows."""
+    monkeypatch.setattr(WindowKVCache, "spare", 3)
+    model, _ = zoo.build(family)
+    expected = reference(model, text)
+    cache = TargetCache(model, max_draft=4, forwards=4)
+    forward(model, cache, text[:20])
+    for base in range(20, 50, 3):
+        assert close(forward(model, cache, text[base : base + 3]), expected[base : base + 3])
+        for wrong in (5, 6, 7):
+            forward(model, cache, [wrong])
+        cache.rollback(base + 4)
+        cache.rollback(base + 3)
+
+
 @pytest.mark.parametrize("family", ["llama", "gemma3", "qwen3_5", "falcon_h1"])
 def test_an_interrupted_forward_is_undone(family, text):
     """Ctrl-C inside the model leaves early layers ahead of late ones."""
@@ -98,9 +115,9 @@ def test_an_interrupted_forward_is_undone(family, text):
     assert close(forward(model, cache, text[20:24]), expected[20:24])
 
 
-def test_a_recurrent_state_cannot_go_back_further_than_the_last_forward(text):
+def test_a_recurrent_state_cannot_go_back_further_than_its_forwards(text):
     model, _ = zoo.build("qwen3_5")
-    cache = TargetCache(model, max_draft=4)
+    cache = TargetCache(model, max_draft=4, forwards=1)
     forward(model, cache, text[:20])
     forward(model, cache, text[20:23])
     assert cache.can_rollback(21) and cache.can_rollback(20) and not cache.can_rollback(19)
@@ -203,7 +220,7 @@ def test_an_empty_cache_can_be_saved(text):
 @pytest.mark.parametrize("return_array", [False, True])
 def test_a_window_shows_what_a_rotating_cache_shows(chunks, window_size, return_array):
     """Which positions each query sees, for every mask that a model may ask for."""
-    ours, theirs = WindowKVCache(8), RotatingKVCache(8)
+    ours, theirs = WindowKVCache(8, slack=2), RotatingKVCache(8)
     ours.spare = 4
     position = 0
     for n in chunks:
@@ -216,7 +233,7 @@ def test_a_window_shows_what_a_rotating_cache_shows(chunks, window_size, return_
         ]
         position += n
         assert seen[0] == seen[1]
-        assert ours.keys is not None and ours.keys.shape[2] <= 8 + 40 + 4
+        assert ours.keys is not None and ours.keys.shape[2] <= 8 + 40 + 4 + 2
 
 
 def _seen(mask, keys, n):
