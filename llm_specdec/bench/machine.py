@@ -3,7 +3,7 @@
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -26,6 +26,11 @@ def machine() -> dict[str, Any]:
         "cores": psutil.cpu_count(logical=False) or psutil.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
     }
+
+
+def identity(found: Mapping[str, Any]) -> str:
+    """A machine in one text; a newer system makes no other machine."""
+    return f"{found['chip']}, {found['cores']} cores, {found['memory_bytes'] / 2**30:.0f} GiB"
 
 
 def versions() -> dict[str, str | None]:

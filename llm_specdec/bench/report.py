@@ -75,7 +75,7 @@ def _chart(bench: Row, name: str, draw: Callable[[Axes, Row], bool]) -> str | No
     rows = max(len(case["configs"]) for case in cases)
     with mpl.rc_context({**STYLE, "svg.hashsalt": name}):
         figure = Figure(figsize=(9, 1.1 + 0.3 * max(rows, 3)), layout="constrained")
-        panels = figure.subplots(1, len(cases), squeeze=False, sharey=True)[0]
+        panels = figure.subplots(1, len(cases), squeeze=False, sharex=True, sharey=True)[0]
         shown = [draw(panel, case) for panel, case in zip(panels, cases, strict=True)]
         if not any(shown):
             return None

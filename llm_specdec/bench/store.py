@@ -21,6 +21,7 @@ from typing import Any
 import sqlite_utils
 from sqlite_utils import Migrations
 
+from llm_specdec.bench.machine import identity
 from llm_specdec.bench.rules import Case
 from llm_specdec.errors import LogError
 
@@ -179,7 +180,7 @@ def stale(conditions: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         for name in ("mlx", "mlx-lm")
         if conditions["versions"].get(name) != now["versions"].get(name)
     ]
-    if {**conditions["machine"], "system": ""} != {**now["machine"], "system": ""}:
+    if identity(conditions["machine"]) != identity(now["machine"]):
         changed.append("another machine")
     before, after = (
         {role: model["fingerprint"] for role, model in side["models"].items()}

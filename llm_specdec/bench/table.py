@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from llm_specdec.bench.machine import identity
+
 Row = Mapping[str, Any]
 
 
@@ -20,10 +22,9 @@ def conditions(bench: Row) -> list[tuple[str, str]]:
     """What was asked, on what machine, in what state: (name, value) for people."""
     found = bench["conditions"]
     machine, state, versions = found["machine"], found["state"], found["versions"]
-    memory = f"{machine['memory_bytes'] / 2**30:.0f} GiB"
     rows = [
         ("bench", f"{bench['id']}, {bench['datetime_utc']}, {bench['mode']}"),
-        ("machine", f"{machine['chip']}, {machine['cores']} cores, {memory}, {machine['system']}"),
+        ("machine", f"{identity(machine)}, {machine['system']}"),
         ("load", f"{state['load_1min']} before the bench"),
         ("memory", f"{state['memory_available_bytes'] / 2**30:.1f} GiB available, pressure "
                    f"{state['memory_pressure'] or 'unknown'}"),

@@ -1,11 +1,15 @@
 """`llm specdec compare`: two runs, like with like."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import click
 
+from llm_specdec import registry
+from llm_specdec.bench import machine
+from llm_specdec.bench.store import Store
 from llm_specdec.cli.logs import database_option, log_path, model_id
 from llm_specdec.errors import CheckFailed, LogError
 from llm_specdec.receipts import Side, compare, latest
@@ -20,14 +24,15 @@ from llm_specdec.receipts.compare import FIGURES
 def compare_command(a: str, b: str, database: Path | None, as_json: bool) -> None:
     """What run B gains over run A: decode with decode, end-to-end with end-to-end.
 
-    A and B are turn ids or model ids (their last run). @decode or @end-to-end behind
-    one asks for that figure only. What cannot be compared is refused with the reason;
-    exit code 1 where nothing is left.
+    A and B are turn ids, model ids (their last run), or bench:ID[:CONFIGURATION] (its
+    median run). @decode or @end-to-end behind one asks for that figure only. What
+    cannot be compared is refused with the reason; exit code 1 where nothing is left.
 
     \b
     Examples:
       llm specdec compare qwen-plain qwen
       llm specdec compare 01kb2x… 01kb2y…@decode
+      llm specdec compare bench:3 bench:7
     """
     (name_a, figure_a), (name_b, figure_b) = _asked(a), _asked(b)
     path = log_path(database)
@@ -44,12 +49,50 @@ def _asked(text: str) -> tuple[str, str | None]:
 
 
 def _side(path: Path, name: str) -> Side:
+    if match := re.fullmatch(r"bench:(\d+)(?::(.+))?", name):
+        return _benched(int(match[1]), match[2])
     found = latest(path, name) or latest(path, model_id(name))
     if found is None:
         raise LogError(
             f"no logged run has the turn id or model id {name!r}: see llm specdec logs -n 0"
         )
-    return Side(found.turn_id, found.model, found.specdec, prompt=found.prompt)
+    target = _target(found.specdec["pairing"])
+    here = machine.identity(machine.machine())
+    return Side(found.turn_id, found.model, found.specdec, target, found.prompt, here)
+
+
+def _target(pairing: str) -> str | None:
+    """What identifies the target of a registered pairing; None for one that is gone."""
+    known = registry.load().pairings.get(pairing)
+    return known.fingerprints.get("target", known.target) if known else None
+
+
+def _benched(bench_id: int, config: str | None) -> Side:
+    """The median run of one configuration on the bench's first case; by default of the
+    pairing that was benched."""
+    found = Store().bench(bench_id)
+    conditions = found["conditions"]
+    config = config or conditions["configs"][-1]["name"]
+    case = conditions["cases"][0]
+    runs = [
+        run["specdec"]
+        for run in found["runs"]
+        if (run["config"], run["text"], run["context"]) == (config, case["text"], case["context"])
+        and bool(run["warm"]) == (found["mode"] == "warm")
+    ]
+    if not runs:
+        names = ", ".join(each["name"] for each in conditions["configs"])
+        raise LogError(f"bench {bench_id} has no run of {config!r}: it ran {names}")
+    rate = "end_to_end_tps" if found["mode"] == "warm" else "decode_tps"
+    median = sorted(runs, key=lambda run: run["rates"][rate] or 0)[len(runs) // 2]
+    return Side(
+        f"bench:{bench_id}:{config}",
+        config,
+        median,
+        conditions["models"]["target"]["fingerprint"],
+        case["prompt_sha256"],
+        machine.identity(conditions["machine"]),
+    )
 
 
 def _table(result: dict[str, Any]) -> list[str]:

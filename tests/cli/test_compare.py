@@ -4,7 +4,11 @@ import pytest
 from click.testing import CliRunner
 from llm.cli import cli
 
+from llm_specdec import registry
+from llm_specdec.bench.runs import perform
+from llm_specdec.bench.store import Store
 from llm_specdec.receipts import Lane
+from tests.bench.scripted import Scripted, plan, progress
 from tests.receipts.samples import log
 
 
@@ -50,6 +54,44 @@ def test_the_seeds_mix_up_exits_1_with_both_figures_of_both_runs(path):
     for figure in ("decode 35.8", "end-to-end 11.3", "decode 16.7", "end-to-end 7.6"):
         assert figure in result.stdout
     assert len(result.stderr.splitlines()) == 1
+
+
+def register(path, name, target):
+    with registry.edit(path.parent / "specdec" / "specdec.toml") as document:
+        document.setdefault("pairings", {})[name] = {"target": target}
+
+
+def test_pairings_of_one_target_compare_and_of_another_do_not(path):
+    for name, target in (("a", "T"), ("b", "T"), ("c", "U")):
+        register(path, name, target)
+        log(path, name, pairing=name)
+    assert compare("a", "b").exit_code == 0
+    refused = compare("a", "c")
+    assert refused.exit_code == 1 and "targets differ (T, U)" in refused.stderr
+    log(path, "gone", pairing="gone")
+    assert "not known whether" in compare("a", "gone").stderr
+
+
+def test_bench_receipts_compare_too(path):
+    store = Store(path.parent / "specdec" / "bench.db")
+    rates = {"none": [16.9, 16.0, 17.2], "qwen": [35.8, 40.6, 39.7]}
+    made = plan()
+    perform(made, Scripted(rates), store, progress()[0])
+    result = compare("bench:1:none", "bench:1")
+    assert result.exit_code == 0
+    assert "decode: B +134.9% against A (39.7 against 16.9 tok/s)" in result.stdout
+    assert "it ran none, qwen" in compare("bench:1:other", "bench:1").stderr
+    assert "no bench 9" in compare("bench:9", "bench:1").stderr
+
+
+def test_a_bench_of_another_machine_is_refused_against_a_logged_run(path):
+    perform(plan(), Scripted({"none": [1.0] * 3, "qwen": [1.0] * 3}),
+            Store(path.parent / "specdec" / "bench.db"), progress()[0])  # fmt: skip
+    register(path, "qwen", "T")
+    with registry.change("qwen", path.parent / "specdec" / "specdec.toml") as table:
+        table["fingerprints"] = {"target": "0123456789abcdef"}
+    log(path, "qwen")
+    assert "machines differ (M4 Max, 16 cores, 128 GiB" in compare("bench:1", "qwen").stderr
 
 
 def test_an_unknown_run_is_one_line(path):
