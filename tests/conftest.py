@@ -1,8 +1,13 @@
 """What several tests share."""
 
+import hypothesis
 import pytest
 
 from fixtures.build import build, default_folder
+
+# A slow machine is no failed test.
+hypothesis.settings.register_profile("llm-specdec", deadline=None)
+hypothesis.settings.load_profile("llm-specdec")
 
 
 @pytest.fixture(scope="session")
