@@ -4,8 +4,10 @@ need = estimate(target, drafter, tokens)     from anatomy, nothing loaded
 check(need, budget())                        raises ResourceError with the figures
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import metadata
 
 from llm_specdec.anatomy import Anatomy
 from llm_specdec.anatomy.weights import element_bytes
@@ -113,14 +115,25 @@ def budget(resident: int = 0) -> Budget:
     """What this machine gives: Apple's recommended working set, a GPU's or free memory.
 
     resident: bytes that this process holds already and that the run will go on using.
-    Raises ResourceError when mlx has no backend here.
+    Imports mlx only where it has a GPU. Raises ResourceError when it cannot be loaded there.
     """
+    if not _has_gpu():
+        return free(resident)
     from llm_specdec.engine import device
 
     limit = device.memory_limit()
-    if limit is not None:
-        return Budget(limit, "the recommended working set" if device.is_apple() else "GPU memory")
-    return free(resident)
+    if limit is None:
+        return free(resident)
+    return Budget(
+        limit, "recommended working set" if sys.platform == "darwin" else "free GPU memory"
+    )
+
+
+def _has_gpu() -> bool:
+    found = ("mlx-cuda-12", "mlx-cuda-13")
+    return sys.platform == "darwin" or any(
+        d.name in found for d in metadata.distributions() if d.name and d.name.startswith("mlx")
+    )
 
 
 def free(resident: int = 0) -> Budget:

@@ -3,6 +3,7 @@
 import hypothesis
 import pytest
 
+import llm_specdec.engine  # noqa: F401  loads a fast BLAS before any test imports mlx
 from fixtures.build import build, default_folder
 
 # A slow machine is no failed test.

@@ -13,6 +13,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "add": ("add", "Register a target and its drafter as an llm model"),
     "compare": ("compare", "What one run gains over another, like with like"),
     "disable": ("pairings", "Run a pairing's target alone for now"),
+    "doctor": ("doctor", "What is broken in this setup, and what mends it"),
     "enable": ("pairings", "Let a pairing draft again"),
     "explain": ("explain", "Every setting of a model id, and where it comes from"),
     "list": ("pairings", "The pairings, one a line"),

@@ -1,7 +1,6 @@
 """`llm specdec inspect`: what a checkpoint is and what it takes, before any weight is loaded."""
 
 import json
-import sys
 import textwrap
 from collections import Counter
 from dataclasses import asdict
@@ -12,7 +11,6 @@ import click
 
 from llm_specdec import memory
 from llm_specdec.anatomy import KIND_WORDS, Anatomy, fit, read
-from llm_specdec.errors import ResourceError
 
 CONTEXTS = (4096, 32768)  # tokens; the full context is added
 
@@ -122,7 +120,7 @@ def describe(found: Anatomy) -> dict[str, Any]:
 
 def _memory(target: Anatomy, drafter: Anatomy | None, context: int | None) -> dict[str, Any]:
     full = context or target.native_context or CONTEXTS[-1]
-    limit = _limit()
+    limit = memory.budget()
 
     def need(tokens: int) -> memory.Need:
         return memory.estimate(target, drafter, tokens)
@@ -140,16 +138,6 @@ def _memory(target: Anatomy, drafter: Anatomy | None, context: int | None) -> di
             lambda tokens: need(tokens).total <= limit.nbytes, full
         ),
     }
-
-
-def _limit() -> memory.Budget:
-    """Apple's working set is asked from mlx; elsewhere free memory needs no import."""
-    if sys.platform == "darwin":
-        try:
-            return memory.budget()
-        except ResourceError:
-            return memory.free()
-    return memory.free()
 
 
 # ---- as text ----

@@ -1,6 +1,5 @@
 """The device that mlx computes on, as far as memory and reports go."""
 
-import sys
 from typing import Any
 
 import mlx.core as mx
@@ -13,10 +12,6 @@ def info() -> dict[str, Any]:
 def name() -> str:
     """Backend and device, such as `gpu Apple M4 Max`."""
     return f"{mx.default_device().type.name} {info().get('device_name', 'unknown')}"
-
-
-def is_apple() -> bool:
-    return sys.platform == "darwin"
 
 
 def memory_limit() -> int | None:

@@ -1,0 +1,157 @@
+import json
+import subprocess
+import sys
+import types
+from importlib import metadata
+
+import pytest
+from click.testing import CliRunner
+
+from llm_specdec import anatomy, memory
+from llm_specdec.anatomy import fingerprint
+from llm_specdec.bench import machine, store
+from llm_specdec.cli import specdec
+from tests.checkpoints import LLAMA, write_json, write_model
+
+
+@pytest.fixture
+def target(tmp_path):
+    return write_model(tmp_path / "target")
+
+
+@pytest.fixture
+def write(llm_user):
+    def write(text):
+        (llm_user / "specdec").mkdir(exist_ok=True)
+        (llm_user / "specdec" / "specdec.toml").write_text(text)
+
+    return write
+
+
+def run(*arguments):
+    return CliRunner().invoke(specdec, ["doctor", *arguments])
+
+
+def findings(level=None):
+    data = json.loads(run("--json").stdout)
+    assert data["ok"] == all(f["level"] != "broken" for f in data["findings"])
+    return [f for f in data["findings"] if level in (None, f["level"])]
+
+
+def pairing(target, drafter="lookup", more=""):
+    return f'[pairings.a]\ntarget = "{target}"\ndrafter = "{drafter}"\n{more}'
+
+
+def test_a_healthy_setup_is_ok_and_exits_0(write, target):
+    write(pairing(target, more=f'fingerprints.target = "{fingerprint(target)}"\n'))
+    done = run()
+    assert done.exit_code == 0, done.stdout
+    assert "ok       a: files are whole and fit each other" in done.stdout
+    assert findings("broken") == []
+
+
+def test_a_broken_registry_names_its_line_and_exits_1(write):
+    write("[pairings\n")
+    done = run()
+    assert done.exit_code == 1
+    [found] = findings("broken")
+    assert "specdec.toml" in found["what"]
+    assert "line 1" in found["what"]
+    assert found["fix"].startswith("$EDITOR")
+
+
+def test_one_broken_pairing_leaves_the_others_checked(write, target):
+    write(pairing(target) + '[pairings.b]\ntargt = "x"\n')
+    assert "targt" in findings("broken")[0]["what"]
+    assert any(f["what"].startswith("a: files are whole") for f in findings("ok"))
+
+
+def test_files_that_are_gone_are_broken(write, tmp_path):
+    write(pairing(tmp_path / "nowhere"))
+    [found] = findings("broken")
+    assert found["what"].startswith("a: target:")
+    assert found["fix"] == "llm specdec remove a"
+
+
+def test_files_that_changed_are_a_warning_with_the_command_to_add_anew(write, target):
+    write(pairing(target, more=f'fingerprints.target = "{fingerprint(target)}"\n'))
+    write_json(target / "config.json", {**LLAMA, "rope_theta": 5})
+    [found] = [f for f in findings("warning") if f["what"].startswith("a:")]
+    assert "changed since it was added" in found["what"]
+    assert found["fix"] == f"llm specdec add a --force --target {target} --drafter lookup"
+
+
+def test_a_drafter_whose_tokenizer_drifted_is_broken(write, target, tmp_path):
+    drafter = write_model(tmp_path / "drafter", tokenizer={"model": {"vocab": {"x": 0}}})
+    write(pairing(target, drafter, 'kind = "model"\n'))
+    assert any(
+        "tokenizer: vocabulary: 4 entries against 1" in f["what"] for f in findings("broken")
+    )
+
+
+def test_a_head_that_went_missing_is_broken(write, target):
+    write(pairing(target, "mtp"))
+    [found] = findings("broken")
+    assert "prediction head" in found["what"]
+    assert "--drafter auto" in found["fix"]
+
+
+def test_a_stored_option_that_shadows_the_registry_is_a_warning(write, target, llm_user):
+    write(pairing(target, more="settings.temperature = 0.2\n"))
+    write_json(llm_user / "model_options.json", {"a": {"temperature": "0.9"}})
+    [found] = [f for f in findings("warning") if "stored option" in f["what"]]
+    assert "temperature = 0.9 shadows 0.2 of the pairing" in found["what"]
+    assert found["fix"] == "llm models options clear a temperature"
+
+
+def test_a_pairing_that_does_not_fit_says_what_would(write, target, monkeypatch):
+    write(pairing(target))
+    enough = memory.estimate(anatomy.read(target), None, 256).total
+    monkeypatch.setattr(memory, "budget", lambda: memory.Budget(enough, "free memory"))
+    [found] = [f for f in findings("warning") if "context fit" in f["what"]]
+    assert found["what"].startswith("a: 256 of 512 tokens")
+    assert found["fix"] == "llm specdec set a context=256"
+    monkeypatch.setattr(memory, "budget", lambda: memory.Budget(1, "free memory"))
+    assert "not even its weights fit" in findings("broken")[0]["what"]
+
+
+def test_a_bench_of_another_mlx_is_stale(write, target):
+    write(pairing(target))
+    versions = {**machine.versions(), "mlx": "0.0.1"}
+    conditions = {"machine": machine.machine(), "versions": versions, "models": {}}
+    store.Store().begin(store.Asked("a", None, "none", "cold", 15), conditions)
+    [found] = [f for f in findings("warning") if "stale" in f["what"]]
+    assert "mlx was 0.0.1" in found["what"]
+    assert found["fix"] == "llm specdec bench a --gate 15"
+
+
+def test_logging_that_is_off_is_a_warning(llm_user):
+    (llm_user / "logs-off").touch()
+    assert "llm logs on" in [f["fix"] for f in findings("warning")]
+
+
+def test_little_disk_is_a_warning(llm_user, monkeypatch):
+    import psutil
+
+    monkeypatch.setattr(psutil, "disk_usage", lambda path: types.SimpleNamespace(free=10**9))
+    assert any("1.0 GB of disk is free" in f["what"] for f in findings("warning"))
+
+
+def test_versions_outside_the_tested_range_are_told(llm_user, monkeypatch):
+    real = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: "9.9" if name == "mlx-lm" else real(name))
+    [found] = [f for f in findings("warning") if f["what"].startswith("mlx-lm 9.9")]
+    assert found["fix"].startswith("llm install 'mlx-lm")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mlx brings its backend there")
+def test_without_a_backend_doctor_says_so_and_goes_on(llm_user):
+    code = (
+        "import sys; sys.modules['mlx.core'] = None\n"
+        "from llm_specdec.cli import specdec\nspecdec(['doctor'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stdout.count("llm-specdec[cpu]") == 1
+    assert "logging is on" in done.stdout
+    assert "Traceback" not in done.stderr
