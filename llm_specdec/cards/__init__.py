@@ -1,7 +1,19 @@
 """What model cards say about sampling: read once, kept with its source.
 
-`found`: the data classes. `merge`: contradictions, and the values that may be taken.
+found      the data classes
+front      the front matter: which base models it names
+clean      running text without Markdown, HTML and LaTeX marks
+blocks     a card as blocks with line numbers, and what introduces each
+lexicon    the words: settings, advice, rejection, what does not count (many languages)
+figures    settings and figures in a sentence          code, tables   the same for those
+judge      does a sentence recommend its figures?      rejections     what it rejects
+modes      thinking or not, tasks, presets             origin         "converted from …"
+reader     all of these over one card
+merge      contradictions, and the values that may be taken
 """
+
+import json
+from typing import Any
 
 from llm_specdec.cards.found import (
     GENERATION_CONFIG,
@@ -17,6 +29,10 @@ from llm_specdec.cards.found import (
     Unreadable,
 )
 from llm_specdec.cards.front import base_models
+from llm_specdec.cards.lexicon import CONFIG_KEYS
+from llm_specdec.cards.merge import disagreements, effective
+from llm_specdec.cards.origin import made_from
+from llm_specdec.cards.reader import Said, read_text
 
 __all__ = [
     "GENERATION_CONFIG",
@@ -31,4 +47,84 @@ __all__ = [
     "Required",
     "Unreadable",
     "base_models",
+    "read",
 ]
+
+
+def read(texts: dict[str, dict[str, Any]], target: str) -> Card:
+    """What the card of `target` and those of its bases say. Pure: `hub.read_card` gives texts.
+
+    texts: repo → {README.md: text or None, generation_config.json: object, None, or a string
+    where the file is no JSON}. A repo that is missing ends its branch.
+    """
+    card = Card(target=target)
+    queue = [target]
+    system: dict[str, str | None] = {}
+    while queue:
+        repo = queue.pop(0)
+        if repo in card.lineage or repo not in texts:
+            continue
+        readme = texts[repo].get(README)
+        card.lineage[repo] = base_models(readme)
+        said = read_text(readme, repo) if readme else Said()
+        system[repo] = said.system_default
+        _add(card, said)
+        _add_config(card, repo, texts[repo].get(GENERATION_CONFIG))
+        _check_origin(card, repo, readme)
+        queue += card.lineage[repo]
+    card.system_default = _nearest_system(card, system)
+    card.disagreements += disagreements(card)
+    card.effective = effective(card)
+    return card
+
+
+def _add(card: Card, said: Said) -> None:
+    card.recommended += said.recommended
+    card.ranges += said.ranges
+    card.forbidden += said.forbidden
+    card.required += said.required
+    card.candidates += said.candidates
+
+
+def _add_config(card: Card, repo: str, config: Any) -> None:
+    if config is None:
+        return
+    if isinstance(config, str):
+        card.unreadable.append(Unreadable(repo, GENERATION_CONFIG, _why_unreadable(config)))
+        return
+    if not isinstance(config, dict):
+        card.unreadable.append(Unreadable(repo, GENERATION_CONFIG, "it holds no object"))
+        return
+    for key, setting in CONFIG_KEYS.items():
+        value = config.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            text = f'"{key}": {json.dumps(value)}'
+            finding = Finding(setting, value, None, repo, GENERATION_CONFIG, None, text)
+            card.recommended.append(finding)
+
+
+def _why_unreadable(text: str) -> str:
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return f"no valid JSON: {error.msg}, line {error.lineno}"
+    return "it holds no object"
+
+
+def _check_origin(card: Card, repo: str, readme: str | None) -> None:
+    """The body may name another origin than the front matter: nobody can say which is right."""
+    named = card.lineage[repo]
+    made = [name for name in made_from(readme or "") if name.lower() != repo.lower()]
+    known = {name.lower() for name in named}
+    if named and made and not any(name.lower() in known for name in made):
+        card.disagreements.append(Disagreement("base_model", None, (*named, *made[:1])))
+
+
+def _nearest_system(card: Card, system: dict[str, str | None]) -> str | None:
+    """The system prompt of the nearest card, unless that card or a nearer one rejects any."""
+    for repo, text in system.items():
+        if text is not None:
+            return text
+        if any(f.repo == repo and f.setting == "system" for f in card.forbidden):
+            return None
+    return None
