@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 
-from llm_specdec.anatomy import Anatomy
+from llm_specdec.anatomy import Anatomy, read
+from llm_specdec.anatomy.fit import target_problems
 from llm_specdec.anatomy.weights import element_bytes
-from llm_specdec.errors import ResourceError
+from llm_specdec.errors import ResourceError, UnsupportedError
 
 STEP = 256  # tokens; advice is rounded down to it
 
@@ -76,6 +78,43 @@ def estimate(
         target_cache=target.kv_bytes(tokens, kv_bits, size) or 0,
         drafter_cache=_drafter_cache(target, drafter, tokens, size, own_head),
     )
+
+
+def admit(
+    target: Path,
+    drafter: Path | None,
+    tokens: int,
+    *,
+    kv_bits: int | None = None,
+    drafter_bits: int | None = None,
+    drafter_group_size: int | None = None,
+    head: bool = False,
+) -> Need:
+    """Refuse, before anything is loaded, a run that cannot fit or a target that is none.
+
+    tokens: of prompt and output together. head: the lane is the target's own head.
+    Raises ResourceError with the figures, UnsupportedError for a drafter run as a target or
+    a model that needs its own code, CheckpointError for damaged files.
+    """
+    found = read(target)
+    if problems := target_problems(found):
+        raise UnsupportedError(problems[0])
+    beside = read(drafter) if drafter else None
+
+    def at(length: int) -> Need:
+        return estimate(
+            found,
+            beside,
+            length,
+            kv_bits=kv_bits,
+            drafter_bits=drafter_bits,
+            drafter_group_size=drafter_group_size or 64,
+            head=head,
+        )
+
+    need = at(tokens)
+    check(need, budget(), at)
+    return need
 
 
 def _weights(anatomy: Anatomy, size: int | None) -> int:
@@ -166,7 +205,7 @@ def check(need: Need, limit: Budget, context: Callable[[int], Need] | None = Non
         advice = "shorten the prompt, lower max_tokens or set kv_bits 8"
         if context is not None:
             most = largest_context(lambda n: context(n).total <= limit.nbytes, need.tokens)
-            advice = f"{most:,} tokens would fit: set --context {most}, or kv_bits 8"
+            advice = f"{most:,} tokens would fit: -o context {most}, less max_tokens, or kv_bits 8"
     raise ResourceError(
         f"{need.tokens:,} tokens need {need} and {limit.what} is {gigabytes(limit.nbytes)}; "
         f"{advice}"

@@ -1,7 +1,9 @@
+from pathlib import Path
+
 import pytest
 
 from llm_specdec import anatomy, memory
-from llm_specdec.errors import ResourceError
+from llm_specdec.errors import ResourceError, UnsupportedError
 from tests.checkpoints import qwen_head, trunk, write_model
 
 
@@ -52,7 +54,7 @@ def test_a_refusal_gives_figures_and_the_context_that_would_fit(pair):
     need = memory.estimate(target, drafter, 4096)
     with pytest.raises(ResourceError) as raised:
         memory.check(need, limit, lambda tokens: memory.estimate(target, drafter, tokens))
-    assert "1,024 tokens would fit: set --context 1024" in str(raised.value)
+    assert "1,024 tokens would fit: -o context 1024" in str(raised.value)
     assert "free memory is" in str(raised.value)
     assert str(need) in str(raised.value)
     assert "\n" not in str(raised.value)
@@ -61,6 +63,21 @@ def test_a_refusal_gives_figures_and_the_context_that_would_fit(pair):
 def test_weights_that_do_not_fit_are_not_blamed_on_the_context(pair):
     with pytest.raises(ResourceError, match="weights alone"):
         memory.check(memory.estimate(pair[0], pair[1], 256), memory.Budget(1, "free memory"))
+
+
+def test_a_run_is_admitted_or_refused_from_files_alone(tmp_path, monkeypatch):
+    folder = write_model(tmp_path)
+    need = memory.admit(folder, None, 400)
+    assert need.total == memory.estimate(anatomy.read(folder), None, 400).total
+    monkeypatch.setattr(memory, "budget", lambda: memory.Budget(need.total - 1, "free memory"))
+    with pytest.raises(ResourceError, match=r"400 tokens need .* 256 tokens would fit"):
+        memory.admit(folder, None, 400)
+
+
+def test_a_drafter_is_refused_as_a_target():
+    dflash = Path(__file__).parents[1] / "fixtures" / "drafters" / "dflash2"
+    with pytest.raises(UnsupportedError, match="a helper, never a target"):
+        memory.admit(dflash, None, 100)
 
 
 def test_budget_without_a_gpu_is_free_memory_and_counts_what_is_resident():

@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from llm_specdec.anatomy import caches, heads, tokenizer, weights
+from llm_specdec.anatomy import caches, heads, weights
+from llm_specdec.anatomy import tokenizer as tokenizers
 from llm_specdec.anatomy.files import (
     Tensor,
     listing,
@@ -82,13 +83,17 @@ class Anatomy:
     head_promised: int  # head layers that the config speaks of
     head_width: int  # elements per token in the head's own cache
     caches: tuple[caches.LayerCache, ...] | None  # None: decided when loaded
-    tokenizer: tokenizer.TokenizerFacts | None
     native_context: int | None
     weight_bytes: int  # in memory as the language model, without head
     pass_bytes: int  # read by one decoding pass
     output_bytes: int  # of these, the output head
     dflash: DFlash | None = None
     notes: tuple[str, ...] = field(default=())
+
+    @cached_property
+    def tokenizer(self) -> tokenizers.TokenizerFacts | None:
+        """Read when first asked for: the file can be large. Raises CheckpointError."""
+        return tokenizers.facts(self.folder)
 
     @cached_property
     def kv_bytes_per_token(self) -> int | None:
@@ -121,16 +126,21 @@ class Anatomy:
 
 def kind_of(folder: Path) -> Kind:
     """What a folder holds, told by its files. Raises CheckpointError on damaged ones."""
+    return _contents(Path(folder))[0]
+
+
+def _contents(folder: Path) -> tuple[Kind, dict[str, Tensor]]:
+    """The kind of a folder, and all its tensors, those of heads beside the weights included."""
     names = {path.name for path in listing(folder)}
     if not names:
-        return "empty"
-    files = weight_files(folder)
-    if files:
-        kind = _kind_of_tensors(read_tensors(files), read_json(folder / "config.json"))
-        return "unknown" if kind == "target" and "config.json" not in names else kind
-    if sidecar_files(folder):
-        return "mtp-sidecar"
-    return _kind_of_names(names)
+        return "empty", {}
+    tensors = read_tensors(weight_files(folder))
+    beside = read_tensors(sidecar_files(folder))
+    if tensors:
+        kind = _kind_of_tensors(tensors, read_json(folder / "config.json"))
+        nameless = kind == "target" and "config.json" not in names
+        return "unknown" if nameless else kind, {**tensors, **beside}
+    return "mtp-sidecar" if beside else _kind_of_names(names), beside
 
 
 def _kind_of_names(names: set[str]) -> Kind:
@@ -165,13 +175,12 @@ def read(folder: Path) -> Anatomy:
     Raises CheckpointError when the folder holds no such model or a file is damaged.
     """
     folder = Path(folder)
-    kind = kind_of(folder)
+    kind, everything = _contents(folder)
     if kind in ("adapter", "gguf", "pytorch", "empty", "unknown"):
         raise CheckpointError(f"{folder}: {KIND_WORDS[kind]}")
     path = folder / "config.json"
     config = read_json(path)
     text = _text_config(config)
-    everything = read_tensors([*weight_files(folder), *sidecar_files(folder)])
     head = heads.find(everything)
     tied = bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", False)))
     trunk = _trunk(everything, head, tied)
@@ -197,7 +206,6 @@ def read(folder: Path) -> Anatomy:
         head_promised=heads.promised(text) or heads.promised(config),
         head_width=_head_width(text, everything, head),
         caches=found,
-        tokenizer=tokenizer.facts(folder),
         native_context=whole(path, text, "max_position_embeddings"),
         weight_bytes=sum(tensor.nbytes for tensor in trunk.values()),
         pass_bytes=weights.pass_bytes(text, trunk, tied),
