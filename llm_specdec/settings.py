@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from llm_specdec.errors import UsageError
@@ -277,9 +277,17 @@ class Against(NamedTuple):
 
 @dataclass(frozen=True)
 class Resolution:
+    """Every setting; owner decisions in effect; values in effect that the card speaks against;
+    what the card rejects (settings, `system`, `greedy`) and where."""
+
     settings: dict[str, Resolved]
     deviations: list[dict[str, Any]]
-    against: list[Against]
+    against: list[Against] = field(default_factory=list)
+    rejected: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def warnings(self) -> list[str]:
+        return [entry.message for entry in self.against]
 
     @property
     def values(self) -> dict[str, Any]:
@@ -309,17 +317,33 @@ def resolve(
     """What every setting is for one model id, and why.
 
     `stored` are llm's own stored options (texts), `options` those of one call (texts or typed;
-    None is unset). Raises UsageError where one of these is not a value of its setting.
+    None is unset). Raises UsageError where one of these is not a value of its setting, and
+    RegistryError where the stored card cannot be read.
     """
     model_id = f"{pairing.name}/{profile}" if profile else pairing.name
-    layers: list[Layer] = [
+    above: list[Layer] = [
         _own(pairing, "pairing", ("settings",), pairing.settings),
         _own(pairing, "profile", ("profiles", profile or ""), _profile(pairing, profile)),
         _given(stored or {}, "stored option", f"llm models options set {model_id}"),
         _given(options or {}, "-o", "-o"),
     ]
-    settings = stack(layers)
-    return Resolution(settings, _deviations(pairing, profile, settings), [])
+    if not pairing.card:
+        found = stack(above)
+        return Resolution(found, _deviations(pairing, profile, found))
+    from llm_specdec import card_layers
+
+    card = card_layers.read(pairing)
+    found = stack([*card_layers.layers(card, "default"), *above])
+    mode = _MODES.get(found["thinking"].value or "", "thinking")
+    if mode != "default":
+        found = stack([*card_layers.layers(card, mode), *above])
+    deviations = _deviations(pairing, profile, found)
+    excused = {deviation["setting"] for deviation in deviations}
+    return Resolution(found, deviations, card_layers.against(card, found, excused), card.rejected)
+
+
+# The card's mode for a value of `thinking`; an effort word is thinking.
+_MODES = {"": "default", "off": "non-thinking"}
 
 
 def _profile(pairing: "Pairing", profile: str | None) -> Mapping[str, Any]:

@@ -1,0 +1,86 @@
+"""What a card says, as the registry file keeps it, and the two layers it gives to settings."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+from llm_specdec.cards.found import Card, Finding
+from llm_specdec.cards.merge import effective
+
+# Kept for reading on, not needed to resolve a setting, or worked out again from the rest.
+_LEFT_OUT = {"effective", "candidates", "notes"}
+_OPTIONAL: dict[str, dict[str, None]] = {
+    "recommended": {"mode": None, "line": None},
+    "ranges": {"low": None, "high": None, "mode": None},
+    "disagreements": {"mode": None},
+}
+
+
+def dump(card: Card, *, taken: bool) -> dict[str, Any]:
+    """Plain data without None, for the pairing's `card` table.
+
+    taken: whether the card's values count; what it rejects is known either way.
+    """
+    data: dict[str, Any] = {"taken": taken}
+    for key, value in card.to_dict().items():
+        if key in _LEFT_OUT or value in (None, [], {}):
+            continue
+        if isinstance(value, list):
+            value = [
+                {k: v for k, v in entry.items() if v is not None and k != "text"} for entry in value
+            ]
+        data[key] = value
+    return data
+
+
+def load(data: dict[str, Any]) -> tuple[Card, bool]:
+    """The card and whether its values count. Raises ValueError: not what `dump` wrote."""
+    known = {field.name for field in fields(Card)} | {"taken"}
+    try:
+        plain = {
+            key: [{**_OPTIONAL.get(key, {}), **entry} for entry in value]
+            if isinstance(value, list)
+            else value
+            for key, value in data.items()
+            if key in known and key != "taken"
+        }
+        card = Card.from_dict(plain)
+        card.effective = effective(card)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(str(error)) from error
+    return card, bool(data.get("taken"))
+
+
+def layers(card: Card, mode: str) -> tuple[dict[str, Finding], dict[str, Finding]]:
+    """(base card, card): setting → the value each of them gives in a mode, with its place.
+
+    mode: `default`, `thinking` or `non-thinking`. A base's value is listed although the
+    target's own hides it; one that the target rejects or leaves doubtful is not.
+    """
+    mine = [f for f in card.recommended if f.repo == card.target]
+    theirs = [f for f in card.recommended if f.repo != card.target]
+    both = _in_mode(card, mode)
+    own = {
+        name: _place(mine, name, value, mode)
+        for name, value in _in_mode(replace(card, recommended=mine), mode).items()
+    }
+    base = {
+        name: _place(theirs, name, value, mode)
+        for name, value in _in_mode(replace(card, recommended=theirs), mode).items()
+        if name in both
+    }
+    return base, own
+
+
+def _in_mode(card: Card, mode: str) -> dict[str, Any]:
+    """A mode that nobody names takes what is said for every mode."""
+    values = effective(card)
+    return values.get(mode, values["default"])
+
+
+def _place(findings: list[Finding], setting: str, value: Any, mode: str) -> Finding:
+    """Where a value stands: the nearest repository, its line for the mode before others."""
+    same = [f for f in findings if f.setting == setting and f.value == value]
+    for repo in dict.fromkeys(f.repo for f in same):
+        said = [f for f in same if f.repo == repo]
+        return next((f for f in said if f.mode == mode), said[0])
+    raise ValueError(f"{setting} {value} stands on no card")
