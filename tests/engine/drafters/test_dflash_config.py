@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llm_specdec.engine.drafters.dflash.config import read
@@ -131,6 +131,7 @@ def test_the_speculators_packaging_reads_as_the_same_drafter(reading):
     assert reading(packed) == reading(config())
 
 
+@example(key="num_hidden_layers", value=2**40)
 @given(
     key=st.sampled_from([*CONFIG, "target_layer_ids", "mask_token_id", "block_size"]),
     value=st.one_of(st.none(), st.integers(), st.text(), st.lists(st.integers()), st.just({})),

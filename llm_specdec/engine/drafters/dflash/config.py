@@ -28,6 +28,7 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "lambda_base_start": (1,),
     "lambda_base_decay_ratio": (1,),
 }
+_MOST_LAYERS = 1000
 _ROPES = ("default", "linear", "dynamic", "llama3", "yarn", "longrope", "proportional")
 
 
@@ -117,6 +118,8 @@ class _Reader:
 
     def config(self) -> Config:
         layers = self.whole("num_hidden_layers")
+        if layers > _MOST_LAYERS:
+            self.fail(f"num_hidden_layers is {layers}, more than {_MOST_LAYERS} cannot be meant")
         hidden, heads = self.whole("hidden_size"), self.whole("num_attention_heads")
         windows = self._windows(layers)
         is_causal = self.get("is_causal")
