@@ -1,11 +1,39 @@
 """llm hooks. Imported by every `llm` command, so it imports next to nothing."""
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 import llm
 
 from llm_specdec.cli import specdec
+from llm_specdec.errors import RegistryError
 
 
 @llm.hookimpl
 def register_commands(cli: click.Group) -> None:
     cli.add_command(specdec)
+
+
+@llm.hookimpl
+def register_models(register: Callable[..., None]) -> None:
+    """One small file read. A broken registry leaves llm's other models alone."""
+    from llm_specdec import registry
+
+    try:
+        found = registry.load()
+    except RegistryError as error:
+        click.echo(f"Warning: no specdec models: {error}", err=True)
+        return
+    for problem in found.problems.values():
+        click.echo(f"Warning: {problem}", err=True)
+    if found.pairings:
+        _register(found, register)
+
+
+def _register(found: Any, register: Callable[..., None]) -> None:
+    from llm_specdec.model import SpecdecModel
+
+    for model_id, (pairing, profile) in found.ids().items():
+        aliases = pairing.aliases if model_id == pairing.name else []
+        register(SpecdecModel(model_id, pairing, profile), aliases=aliases)

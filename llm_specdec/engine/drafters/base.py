@@ -74,8 +74,12 @@ class Drafter(Protocol):
         ones but the last is dropped here: own caches cover at most c[0..L-2] afterwards."""
         ...
 
-    def propose(self, k: int, draw: Draw) -> Proposal | None:
-        """At most k ≥ 1 draft tokens to follow c[L-1]; None when there is nothing to propose."""
+    def ready(self) -> bool:
+        """Whether there is anything to propose; must be cheap, asked once a token."""
+        ...
+
+    def propose(self, k: int, draw: Draw) -> Proposal:
+        """One to k draft tokens to follow c[L-1]. Lazy: nothing is evaluated here."""
         ...
 
     def state(self) -> list[mx.array]:

@@ -1,0 +1,71 @@
+"""A smaller autoregressive model with the target's tokenizer as drafter."""
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+
+from llm_specdec.engine.drafters.base import Draw, Hidden, Proposal, Tap
+from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.target import Target
+
+READ_AHEAD = 16  # committed tokens that may wait for the next proposal
+
+
+class ModelDrafter:
+    """Runs a small model one token at a time.
+
+    Its cache covers a prefix of the committed tokens, never more than all but the last; the
+    rest waits in `_waiting` and is read in the pass that draws the first draft token.
+    """
+
+    kind = "model"
+    taps: tuple[Tap, ...] = ()
+    max_draft: int | None = None
+
+    def __init__(self, model: Target, vocab_size: int) -> None:
+        self._model = model
+        self._vocab_size = vocab_size
+        self._cache = TargetCache(model.model)
+        self._waiting: list[int] = []
+        self._length = 0  # committed tokens
+
+    def start(self, token: int) -> None:
+        self._cache = TargetCache(self._model.model)
+        self._waiting, self._length = [token], 1
+
+    def extend(self, next_tokens: Sequence[int], hidden: Hidden) -> None:
+        covered = min(self._cache.length, self._length + len(next_tokens) - 1)
+        self._cache.rollback(covered)
+        self._length += len(next_tokens)
+        known = [*self._waiting, *next_tokens]
+        self._waiting = known[len(known) - (self._length - covered) :]
+        if len(self._waiting) > READ_AHEAD:
+            # A prompt is read here, while the target's prefill is timed, not in the first draft.
+            *read, last = self._waiting
+            self._model.forward(mx.array(read, dtype=mx.int32), self._cache)
+            self._waiting = [last]
+
+    def ready(self) -> bool:
+        return True
+
+    def propose(self, k: int, draw: Draw) -> Proposal:
+        drafted: list[mx.array] = []
+        tokens = mx.array(self._waiting, dtype=mx.int32)
+        for _ in range(k):
+            logits = self._model.forward(tokens, self._cache)
+            drafted.append(draw.one(self._fitted(logits[-1]), drafted))
+            tokens = drafted[-1][None]
+        return draw.proposal(mx.stack(drafted))
+
+    def state(self) -> list[mx.array]:
+        return self._cache.arrays()
+
+    def load_state(self, arrays: list[mx.array], tokens: Sequence[int]) -> None:
+        raise NotImplementedError
+
+    def _fitted(self, row: mx.array) -> mx.array:
+        """Cut or fill a row to the target's vocabulary: paddings of equal tokenizers differ."""
+        missing = self._vocab_size - row.shape[0]
+        if missing <= 0:
+            return row[: self._vocab_size]
+        return mx.concatenate([row, mx.full((missing,), -mx.inf, dtype=row.dtype)])

@@ -1,0 +1,303 @@
+"""The one loop for all drafters: propose → verify → accept → rollback → commit.
+
+Invariant (DESIGN §4.2): outside a round the target's cache covers exactly the committed
+tokens but the last, the pending token; at every end, an interrupt too, that holds again.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+import mlx.core as mx
+
+from llm_specdec.engine import accept, transforms
+from llm_specdec.engine.drafters.base import Drafter, Hidden, Proposal
+from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.policy import Policy
+from llm_specdec.engine.randomness import Purpose, key
+from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.taps import Taps
+from llm_specdec.engine.target import Target
+from llm_specdec.engine.transforms import History, Sampling
+
+PREFILL_STEP = 2048  # tokens a chunk, as mlx-lm's generate_step
+
+
+@dataclass(frozen=True)
+class Request:
+    """One run. `ends_at(token)` is asked once for every committed token, in order, and ends
+    the run after that token (a stop string is complete); `eos` tokens end it too."""
+
+    prompt: Sequence[int]
+    max_tokens: int
+    eos: frozenset[int] = frozenset()
+    sampling: Sampling = field(default_factory=Sampling)
+    seed: int = 0
+    ends_at: Callable[[int], bool] = lambda token: False
+
+
+@dataclass
+class Tally:
+    """What a run counted. Every target pass after the first token is a round."""
+
+    completion: list[int] = field(default_factory=list)
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    lengths: Counter[int] = field(default_factory=Counter)  # rounds by draft tokens
+    positions: Counter[int] = field(default_factory=Counter)  # accepted by position in a draft
+    finish_reason: Literal["stop", "length", "interrupted"] = "interrupted"
+
+    def count(self, drafted: int, accepted: int) -> None:
+        self.rounds += 1
+        self.drafted += drafted
+        self.accepted += accepted
+        self.lengths[drafted] += 1
+        self.positions.update(range(accepted))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A plain step under way: the token (1,) it will give and the hidden states it read."""
+
+    token: mx.array
+    hidden: Hidden
+
+
+class Run:
+    """Decodes one request; iterate `tokens()` once, then read `tally`."""
+
+    def __init__(
+        self,
+        target: Target,
+        cache: TargetCache,
+        drafter: Drafter | None,
+        policy: Policy,
+        request: Request,
+        meter: Meter,
+    ) -> None:
+        self.target, self.cache, self.drafter = target, cache, drafter
+        self.policy, self.request, self.meter = policy, request, meter
+        self.taps: Taps | None = None
+        self.tally = Tally()
+        self.history = History(request.prompt, target.vocab_size)
+        self._finished = False
+
+    @property
+    def length(self) -> int:
+        """Committed tokens, prompt and completion."""
+        return len(self.request.prompt) + len(self.tally.completion)
+
+    def tokens(self) -> Iterator[list[int]]:
+        """Yield the tokens of each round as they are committed."""
+        self.taps = Taps(self.target.model, self.drafter.taps if self.drafter else ())
+        try:
+            yield self._prefill()
+            while not self._finished:
+                length = self._draft_length()
+                if length == 0:
+                    yield from self._plain()
+                else:
+                    yield self._round(length)
+        finally:
+            self.cache.rollback(min(self.cache.length, self.length - 1))
+            self.taps.remove()
+            self.meter.finish()
+
+    # Prefill
+
+    def _prefill(self) -> list[int]:
+        """Read the prompt and draw the first token, so that TTFT never hides draft tokens."""
+        prompt, start = self.request.prompt, self.cache.length
+        if self.drafter:
+            self.drafter.start(prompt[0])
+        while start < len(prompt):
+            # The last token goes alone: only its row needs the output matrix.
+            stop = min(start + PREFILL_STEP, max(len(prompt) - 1, start + 1))
+            logits = self.target.forward(mx.array(list(prompt[start:stop])), self.cache)
+            hidden = self._hidden()
+            if stop < len(prompt):
+                self._extend(prompt[start + 1 : stop + 1], hidden)
+                mx.eval(self.cache.arrays(), self._drafter_state())
+                mx.clear_cache()
+            start = stop
+        verdict = self._judge(logits[-1:], Proposal(mx.zeros((0,), dtype=mx.int32)))
+        tokens, _ = verdict.fetch()
+        tokens = self._commit(tokens)
+        self._extend(tokens, hidden)
+        self.meter.add("prefill")
+        self.meter.first_token()
+        return tokens
+
+    # Rounds with a draft
+
+    def _round(self, length: int) -> list[int]:
+        synced = self.meter.begin_round(length)
+        proposal = self._propose(length)
+        if synced:
+            mx.eval(proposal.tokens, proposal.probs)
+        self.meter.phase("draft")
+
+        before = self.length
+        pending = mx.array([self._pending], dtype=mx.int32)
+        logits = self.target.forward(mx.concatenate([pending, proposal.tokens]), self.cache)
+        tokens, accepted = self._judge(logits, proposal).fetch()
+        self.meter.phase("verify")
+
+        tokens = self._commit(tokens)
+        self.cache.rollback(self.length - 1)
+        if synced:
+            mx.eval(self.cache.arrays())
+        self.meter.phase("replay")
+
+        hidden = {tap: rows[: self.length - before] for tap, rows in self._hidden().items()}
+        self._extend(tokens, hidden)
+        self.tally.count(len(proposal), min(accepted, len(tokens)))
+        self.policy.observe(len(proposal), accepted)
+        self.meter.phase("commit")
+        self.meter.end_round(length, synced)
+        return tokens
+
+    def _draft_length(self) -> int:
+        """Draft tokens worth asking for: never more than may still be committed."""
+        if self.drafter is None:
+            return 0
+        left = self.request.max_tokens - len(self.tally.completion) - 1
+        longest = self.drafter.max_draft
+        length = min(self.policy.length(), left)
+        if length <= 0 or not self.drafter.ready():
+            return 0
+        return length if longest is None else min(length, longest)
+
+    def _propose(self, length: int) -> Proposal:
+        assert self.drafter is not None
+        return self.drafter.propose(length, Drawing(self.history, self.request, self.length))
+
+    def _judge(self, logits: mx.array, proposal: Proposal) -> accept.Verdict:
+        """Rows (k + 1, vocab) after a pass over pending + draft tokens → what is kept."""
+        sampling, seed = self.request.sampling, self.request.seed
+        rows = transforms.penalise(logits, self.history, proposal.tokens, sampling)
+        if sampling.greedy:
+            return accept.greedy(rows, proposal.tokens)
+        probs = transforms.distribution(rows, sampling)
+        return accept.sampled(
+            probs,
+            proposal,
+            key(seed, self.length, Purpose.ACCEPT),
+            key(seed, self.length, Purpose.TARGET),
+        )
+
+    # Rounds without a draft
+
+    def _plain(self) -> Iterator[list[int]]:
+        """Decode one token a round, the device one step ahead of the host, for as long as no
+        draft is asked for."""
+        ahead: Step | None = None
+        while not self._finished:
+            self.meter.begin_round(0)
+            step = ahead or self._step(mx.array([self._pending], dtype=mx.int32), known=True)
+            ahead = self._step(step.token, known=False) if self._goes_on() else None
+            tokens = self._commit(cast(list[int], step.token.tolist()))
+            self.meter.phase("verify")
+            self._extend(tokens, step.hidden)
+            self.tally.count(0, 0)
+            self.meter.phase("commit")
+            self.meter.end_round(0, synced=True)
+            yield tokens
+            if ahead is None:
+                return
+
+    def _goes_on(self) -> bool:
+        """Whether a further plain step is likely wanted after the one under way."""
+        left = self.request.max_tokens - len(self.tally.completion)
+        return left > 1 and self._draft_length() == 0
+
+    def _step(self, token: mx.array, known: bool) -> Step:
+        """Launch one pass over `token` (1,) and draw the next one, without waiting for it.
+        `known` is false where `token` itself is not committed yet."""
+        position = self.length if known else self.length + 1
+        logits = self.target.forward(token, self.cache)
+        hidden = self._hidden()
+        drafts = token[:0] if known else token
+        sampling = self.request.sampling
+        rows = transforms.penalise(logits, self.history, drafts, sampling, first=drafts.size)
+        if sampling.greedy:
+            drawn = mx.argmax(rows, axis=-1).astype(mx.int32)
+        else:
+            probs = transforms.distribution(rows, sampling)
+            drawn = accept.draw(probs[0], key(self.request.seed, position, Purpose.TARGET))[None]
+        mx.async_eval(drawn)
+        return Step(drawn, hidden)
+
+    # Committing
+
+    @property
+    def _pending(self) -> int:
+        completion = self.tally.completion
+        return completion[-1] if completion else self.request.prompt[-1]
+
+    def _commit(self, tokens: list[int]) -> list[int]:
+        """Append tokens up to the first that ends the run; return those kept."""
+        kept = []
+        for token in tokens:
+            kept.append(token)
+            if token in self.request.eos or self.request.ends_at(token):
+                self._finish("stop")
+            elif len(self.tally.completion) + len(kept) >= self.request.max_tokens:
+                self._finish("length")
+            if self._finished:
+                break
+        self.tally.completion += kept
+        if self.request.sampling.penalises:
+            self.history.commit(kept)
+        return kept
+
+    def _finish(self, reason: Literal["stop", "length"]) -> None:
+        self._finished = True
+        self.tally.finish_reason = reason
+
+    def _extend(self, next_tokens: Sequence[int], hidden: Hidden) -> None:
+        if self.drafter:
+            self.drafter.extend(next_tokens, hidden)
+
+    def _hidden(self) -> Hidden:
+        """Hidden states of the last pass that the drafter reads."""
+        return self.taps.take() if self.taps else {}
+
+    def _drafter_state(self) -> list[mx.array]:
+        return self.drafter.state() if self.drafter else []
+
+
+class Drawing:
+    """`Draw` for one round: the run's transforms and keys, as the drafter may use them."""
+
+    def __init__(self, history: History, request: Request, length: int) -> None:
+        self._history, self._length = history, length
+        self._sampling, self._seed = request.sampling, request.seed
+        self._probs: list[mx.array] = []
+
+    def one(self, logits: mx.array, drafted: Sequence[mx.array]) -> mx.array:
+        drafts = mx.stack(list(drafted)) if drafted else mx.zeros((0,), dtype=mx.int32)
+        row = transforms.penalise(
+            logits[None], self._history, drafts, self._sampling, first=len(drafted)
+        )
+        if self._sampling.greedy:
+            return mx.argmax(row[0]).astype(mx.int32)
+        probs = transforms.distribution(row, self._sampling)[0]
+        self._probs.append(probs)
+        return accept.draw(probs, self._key(len(drafted)))
+
+    def block(self, logits: mx.array) -> mx.array:
+        if self._sampling.greedy and self._sampling.neutral:
+            return mx.argmax(logits, axis=-1).astype(mx.int32)
+        tokens: list[mx.array] = []
+        for row in logits:
+            tokens.append(self.one(row, tokens))
+        return mx.stack(tokens)
+
+    def proposal(self, tokens: mx.array) -> Proposal:
+        return Proposal(tokens, mx.stack(self._probs) if self._probs else None)
+
+    def _key(self, offset: int) -> mx.array:
+        return key(self._seed, self._length + offset, Purpose.DRAFT)

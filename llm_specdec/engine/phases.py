@@ -1,0 +1,95 @@
+"""Where the time of a run goes.
+
+Device work is asynchronous, so a split of a round into draft and verify needs a
+synchronisation between them. The first rounds of each draft length and then one in
+`sync_every` are synchronised and give the split; the others contribute their exact total,
+divided in the proportions of the synchronised rounds of the same length (DESIGN §4.8).
+"""
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+
+Seconds = dict[str, float]
+
+ROUND_PHASES = ("draft", "verify", "replay", "commit")
+SYNC_FIRST = 2
+SYNC_EVERY = 16
+
+
+class Meter:
+    """Phases of one run in seconds; the clock starts when it is made."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._start = self._mark = clock()
+        self._end: float | None = None
+        self._first_token: float | None = None
+        self._before: Seconds = defaultdict(float)  # restore, prefill
+        self._split: dict[int, Seconds] = defaultdict(lambda: defaultdict(float))
+        self._unsplit: dict[int, float] = defaultdict(float)
+        self._rounds: Counter[int] = Counter()
+        self._current: Seconds = defaultdict(float)
+        self.synced_rounds = 0
+
+    def skip(self) -> None:
+        """Leave the time since the last mark to `other`."""
+        self._mark = self._clock()
+
+    def add(self, phase: str) -> None:
+        """Book the time since the last mark before the rounds: `restore` or `prefill`."""
+        self._before[phase] += self._lap()
+
+    def first_token(self) -> None:
+        if self._first_token is None:
+            self._first_token = self._clock()
+
+    def begin_round(self, length: int) -> bool:
+        """Start a round with `length` draft tokens asked for; True when it is to be
+        synchronised."""
+        self._current = defaultdict(float)
+        self.skip()
+        seen = self._rounds[length]
+        self._rounds[length] += 1
+        return seen < SYNC_FIRST or seen % SYNC_EVERY == 0
+
+    def phase(self, name: str) -> None:
+        """Book the time since the last mark to a phase of the current round."""
+        self._current[name] += self._lap()
+
+    def end_round(self, length: int, synced: bool) -> None:
+        if synced:
+            self.synced_rounds += 1
+            for name, seconds in self._current.items():
+                self._split[length][name] += seconds
+        else:
+            self._unsplit[length] += sum(self._current.values())
+
+    def finish(self) -> None:
+        self._end = self._clock()
+
+    @property
+    def wall(self) -> float:
+        return (self._end if self._end is not None else self._clock()) - self._start
+
+    @property
+    def ttft(self) -> float | None:
+        return None if self._first_token is None else self._first_token - self._start
+
+    def phases(self) -> dict[str, float]:
+        """Seconds by phase, `other` closing the sum to `wall`."""
+        found = dict.fromkeys(("restore", "prefill", *ROUND_PHASES), 0.0)
+        for name, seconds in self._before.items():
+            found[name] += seconds
+        for length, rounds in self._split.items():
+            total = sum(rounds.values())
+            scale = 1 + self._unsplit[length] / total if total else 1.0
+            for name, seconds in rounds.items():
+                found[name] += seconds * scale
+        found["other"] = max(0.0, self.wall - sum(found.values()))
+        return found
+
+    def _lap(self) -> float:
+        now = self._clock()
+        lap, self._mark = now - self._mark, now
+        return lap

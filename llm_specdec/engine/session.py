@@ -1,0 +1,88 @@
+"""A target with its drafter in memory: the one door to the engine."""
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+from llm_specdec.engine import target as targets
+from llm_specdec.engine.drafters.base import Drafter
+from llm_specdec.engine.drafters.lookup import LookupDrafter
+from llm_specdec.engine.drafters.model import ModelDrafter
+from llm_specdec.engine.loop import Request, Run
+from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.policy import Fixed
+from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.target import Target
+
+# Until costs are measured on the machine: long enough to pay, short enough not to hurt.
+DEFAULT_LENGTH = {"none": 0, "lookup": 8, "model": 2, "mtp": 2, "dflash": 4}
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What a session holds in memory. `drafter` is a folder for the kinds `model` and
+    `dflash`, else None."""
+
+    target: Path
+    kind: str = "none"
+    drafter: Path | None = None
+    drafter_bits: int | None = None
+    drafter_group_size: int | None = None
+
+
+class Session:
+    """Loaded weights; every run of it is independent of the others."""
+
+    def __init__(self, weights: Weights, target: Target, drafter: Drafter | None) -> None:
+        self.weights, self.target, self.drafter = weights, target, drafter
+
+    @property
+    def tokenizer(self) -> Any:
+        """mlx-lm's TokenizerWrapper."""
+        return self.target.tokenizer
+
+    def run(
+        self,
+        request: Request,
+        meter: Meter,
+        draft_tokens: int | str = "auto",
+        kv_bits: int | None = None,
+    ) -> Run:
+        """Prepare one run; iterate its `tokens()`."""
+        length = DEFAULT_LENGTH[self.weights.kind] if draft_tokens == "auto" else int(draft_tokens)
+        cache = TargetCache(self.target.model, kv_bits=kv_bits, max_draft=max(length, 1))
+        mx.reset_peak_memory()
+        return Run(self.target, cache, self.drafter, Fixed(length), request, meter)
+
+
+@functools.cache
+def load(weights: Weights) -> Session:
+    """Load target and drafter, once a process: llm makes new model objects all the time.
+
+    Raises: CheckpointError, UnsupportedError.
+    """
+    target = _target(weights.target)
+    return Session(weights, target, _drafter(weights, target))
+
+
+@functools.cache
+def _target(folder: Path) -> Target:
+    """Pairings of one target share its weights."""
+    return targets.load(folder)
+
+
+def _drafter(weights: Weights, target: Target) -> Drafter | None:
+    if weights.kind == "lookup":
+        return LookupDrafter()
+    if weights.kind == "model":
+        assert weights.drafter is not None
+        return ModelDrafter(targets.load(weights.drafter), target.vocab_size)
+    return None
+
+
+def peak_memory() -> int:
+    """Bytes, since the last run was prepared."""
+    return int(mx.get_peak_memory())

@@ -1,0 +1,263 @@
+"""A pairing or profile as an llm model: resolve settings, run, stream text, leave a receipt.
+
+Nothing heavy is imported before a prompt runs.
+"""
+
+import secrets
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import click
+import llm
+import pydantic
+
+from llm_specdec import __version__, chat, receipts, settings
+from llm_specdec.errors import ContextError, SpecdecError, UsageError
+from llm_specdec.interrupts import Chunks, interruptible
+from llm_specdec.registry import Pairing
+
+if TYPE_CHECKING:
+    from llm_specdec.engine.loop import Request, Run
+    from llm_specdec.engine.phases import Meter
+    from llm_specdec.engine.session import Session
+
+
+def _options() -> type[llm.Options]:
+    """Options from the table of settings. Values are checked when a prompt runs, so that a
+    wrong one is one line that names the allowed form. Every default is None: any other would
+    hide the user's stored option once a `-o` is given."""
+    fields: Any = {
+        name: (
+            Annotated[Any, pydantic.WithJsonSchema({"type": setting.form.form})],
+            pydantic.Field(default=None, description=setting.help),
+        )
+        for name, setting in settings.SETTINGS.items()
+    }
+    options: type[llm.Options] = pydantic.create_model("Options", __base__=llm.Options, **fields)
+    return options
+
+
+class SpecdecModel(llm.Model):
+    """`NAME` or `NAME/PROFILE`."""
+
+    can_stream = True
+
+    def __init__(self, model_id: str, pairing: Pairing, profile: str | None) -> None:
+        self.model_id = model_id
+        self.pairing, self.profile = pairing, profile
+
+    Options = _options()  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return f"specdec: {self.model_id}"
+
+    def execute(
+        self,
+        prompt: llm.Prompt,
+        stream: bool,
+        response: llm.Response,
+        conversation: llm.Conversation | None,
+    ) -> Iterator[str]:
+        try:
+            yield from interruptible(Answer(self, prompt, response).stream())
+        except SpecdecError as error:
+            raise llm.ModelError(str(error)) from error
+
+
+class Answer:
+    """One prompt's way through the engine."""
+
+    def __init__(self, model: SpecdecModel, prompt: llm.Prompt, response: llm.Response) -> None:
+        self.model, self.prompt, self.response = model, prompt, response
+        given = prompt.options.model_dump(exclude_none=True)
+        self.resolution = settings.resolve(model.pairing, model.profile, options=given)
+        self.values = self.resolution.values
+        self.drafts = model.pairing.enabled and self.values["draft"]
+
+    def stream(self) -> Chunks:
+        self._warn()
+        session, load_ms = _session(self.model.pairing, self.drafts)
+        from llm_specdec.engine.phases import Meter
+        from llm_specdec.engine.text import TextStream
+
+        meter = Meter()
+        text = TextStream(session.tokenizer.detokenizer, self.values["stop"])
+        request = self._request(session, text)
+        run = session.run(
+            request,
+            meter,
+            draft_tokens=self.values["draft_tokens"],
+            kv_bits=self.values["kv_bits"],
+        )
+        tokens = run.tokens()
+        try:
+            for _ in tokens:
+                if shown := text.take():
+                    yield shown
+            if shown := text.finish():
+                yield shown
+        except KeyboardInterrupt:
+            # llm would log nothing: what was said so far is kept, marked in the receipt.
+            if shown := text.finish():
+                yield shown
+        finally:
+            tokens.close()  # type: ignore[attr-defined]
+            self._leave_receipt(run, meter, request, load_ms)
+
+    def _request(self, session: "Session", text: Any) -> "Request":
+        from llm_specdec.engine.loop import Request
+
+        prompt = self._prompt_tokens(session)
+        room = self._context(session) - len(prompt)
+        if room < 1:
+            raise ContextError(
+                f"the prompt has {len(prompt)} tokens, the context of {self.model.model_id} "
+                f"{len(prompt) + room}: shorten it, or raise the context setting"
+            )
+        return Request(
+            prompt=prompt,
+            max_tokens=min(self.values["max_tokens"] or room, room),
+            eos=frozenset(session.tokenizer.eos_token_ids),
+            sampling=_sampling(self.values),
+            seed=secrets.randbits(63) if self.values["seed"] is None else self.values["seed"],
+            ends_at=text.feed,
+        )
+
+    def _prompt_tokens(self, session: "Session") -> list[int]:
+        system = self.values["system"]
+        if system == "forbid" and self.prompt.system:
+            raise UsageError(
+                f"{self.model.model_id} forbids a system prompt (set by "
+                f"{self.resolution.settings['system'].source}): leave -s out"
+            )
+        default = None if system in ("allow", "forbid") else system
+        messages = chat.messages_for(self.prompt, default)
+        if not any(message["content"].strip() for message in messages):
+            raise UsageError("the prompt is empty: give some text")
+        tokens = chat.tokens_for(session.tokenizer, messages, self.values["chat_template_kwargs"])
+        if not tokens:
+            raise UsageError("the prompt is empty: give some text")
+        return tokens
+
+    def _context(self, session: "Session") -> int:
+        native = session.target.context
+        configured: int | None = self.values["context"]
+        return min(configured or native, native)
+
+    def _warn(self) -> None:
+        for warning in self.resolution.warnings:
+            click.echo(f"Warning: {warning}", err=True)
+
+    def _leave_receipt(
+        self, run: "Run", meter: "Meter", request: "Request", load_ms: float
+    ) -> None:
+        """Set usage and response_json, also where the run ended early: llm logs an interrupted
+        response that returned."""
+        receipt = receipts.payload(self._measured(run, meter, request, load_ms))
+        self.response.response_json = {"specdec": receipt}
+        self.response.set_usage(
+            input=receipt["tokens"]["prompt"],
+            output=receipt["tokens"]["completion"],
+            details={
+                "cached": receipt["tokens"]["cached"],
+                "drafted": receipt["draft"]["drafted"],
+                "accepted": receipt["draft"]["accepted"],
+            },
+        )
+        if database := _log_database():
+            receipts.ensure_view(database)
+
+    def _measured(
+        self, run: "Run", meter: "Meter", request: "Request", load_ms: float
+    ) -> receipts.Run:
+        from llm_specdec.engine.phases import SYNC_EVERY
+        from llm_specdec.engine.session import peak_memory
+
+        tally, seconds = run.tally, meter.phases()
+        return receipts.Run(
+            version=__version__,
+            pairing=self.model.pairing.name,
+            profile=self.model.profile,
+            lane=self._lane(run),
+            prompt_tokens=len(request.prompt),
+            cached_tokens=0,
+            completion_ids=tally.completion,
+            ttft_ms=1000 * (meter.wall if meter.ttft is None else meter.ttft),
+            wall_ms=1000 * meter.wall,
+            finish_reason=tally.finish_reason,
+            phases_ms={"load": load_ms, **{name: 1000 * s for name, s in seconds.items()}},
+            rounds=tally.rounds,
+            drafted=tally.drafted,
+            accepted=tally.accepted,
+            by_length=_dense(tally.lengths),
+            by_position=_dense(tally.positions),
+            synced_rounds=meter.synced_rounds,
+            sync_every=SYNC_EVERY,
+            sampling=self._effective(request),
+            deviations=self.resolution.deviations,
+            peak_memory_bytes=peak_memory(),
+        )
+
+    def _lane(self, run: "Run") -> receipts.Lane:
+        kind = self.model.pairing.kind
+        if kind == "none":
+            return receipts.Lane("none", "off", "the pairing has no drafter")
+        if not self.model.pairing.enabled:
+            why = self.model.pairing.disabled_reason or "llm specdec disable"
+            return receipts.Lane(kind, "off", f"the pairing is disabled: {why}")
+        if not self.values["draft"]:
+            why = self.resolution.settings["draft"].source
+            return receipts.Lane(kind, "off", f"drafting is turned off ({why})")
+        return receipts.Lane(kind, "drafting", f"the pairing's drafter is {kind}")
+
+    def _effective(self, request: "Request") -> dict[str, Any]:
+        """The settings in effect, those that are not set left out."""
+        found = {name: value for name, value in self.values.items() if value or value == 0}
+        return {**found, "seed": request.seed, "max_tokens": request.max_tokens}
+
+
+def _session(pairing: Pairing, draft: bool) -> tuple["Session", float]:
+    """The pairing's weights, loaded once a process, and the milliseconds it took this time."""
+    from llm_specdec import hub
+    from llm_specdec.engine import session
+
+    start = time.perf_counter()
+    external = pairing.kind in ("model", "dflash")
+    weights = session.Weights(
+        target=hub.locate(pairing.target, offline=True),
+        kind=pairing.kind if draft else "none",
+        drafter=hub.locate(pairing.drafter, offline=True) if draft and external else None,
+        drafter_bits=pairing.drafter_bits,
+        drafter_group_size=pairing.drafter_group_size,
+    )
+    return session.load(weights), 1000 * (time.perf_counter() - start)
+
+
+def _sampling(values: dict[str, Any]) -> Any:
+    from llm_specdec.engine.transforms import Sampling
+
+    return Sampling(
+        temperature=values["temperature"],
+        top_p=values["top_p"],
+        top_k=values["top_k"],
+        min_p=values["min_p"],
+        repetition_penalty=values["repetition_penalty"],
+        presence_penalty=values["presence_penalty"],
+        frequency_penalty=values["frequency_penalty"],
+        penalty_scope=values["penalty_scope"],
+        logit_bias={int(token): bias for token, bias in values["logit_bias"].items()},
+    )
+
+
+def _dense(counter: dict[int, int]) -> list[int]:
+    return [counter.get(i, 0) for i in range(max(counter) + 1)] if counter else []
+
+
+def _log_database() -> str | None:
+    """Where llm will log this response; None where it will not (`-n`, `llm logs off`)."""
+    context = click.get_current_context(silent=True)
+    params = context.params if context else {}
+    if params.get("no_log") or ((llm.user_dir() / "logs-off").exists() and not params.get("log")):
+        return None
+    return str(params.get("database") or llm.user_dir() / "logs.db")
