@@ -73,11 +73,11 @@ class Answer:
         given = prompt.options.model_dump(exclude_none=True)
         self.resolution = settings.resolve(model.pairing, model.profile, options=given)
         self.values = self.resolution.values
-        self.drafts = model.pairing.enabled and self.values["draft"]
+        self.lane = receipts.Lane(**settings.lane(model.pairing, self.resolution))
 
     def stream(self) -> Chunks:
         self._warn()
-        session, load_ms = _session(self.model.pairing, self.drafts)
+        session, load_ms = _session(self.model.pairing, self.lane.kind)
         from llm_specdec.engine.phases import Meter
         from llm_specdec.engine.text import TextStream
 
@@ -146,8 +146,8 @@ class Answer:
         return min(configured or native, native)
 
     def _warn(self) -> None:
-        for warning in self.resolution.warnings:
-            click.echo(f"Warning: {warning}", err=True)
+        for against in self.resolution.against:
+            click.echo(f"Warning: {against.message}", err=True)
 
     def _leave_receipt(
         self, run: "Run", meter: "Meter", request: "Request", load_ms: float
@@ -179,7 +179,7 @@ class Answer:
             version=__version__,
             pairing=self.model.pairing.name,
             profile=self.model.profile,
-            lane=self._lane(run),
+            lane=self.lane,
             prompt_tokens=len(request.prompt),
             cached_tokens=0,
             completion_ids=tally.completion,
@@ -199,35 +199,24 @@ class Answer:
             peak_memory_bytes=peak_memory(),
         )
 
-    def _lane(self, run: "Run") -> receipts.Lane:
-        kind = self.model.pairing.kind
-        if kind == "none":
-            return receipts.Lane("none", "off", "the pairing has no drafter")
-        if not self.model.pairing.enabled:
-            why = self.model.pairing.disabled_reason or "llm specdec disable"
-            return receipts.Lane(kind, "off", f"the pairing is disabled: {why}")
-        if not self.values["draft"]:
-            why = self.resolution.settings["draft"].source
-            return receipts.Lane(kind, "off", f"drafting is turned off ({why})")
-        return receipts.Lane(kind, "drafting", f"the pairing's drafter is {kind}")
-
     def _effective(self, request: "Request") -> dict[str, Any]:
         """The settings in effect, those that are not set left out."""
         found = {name: value for name, value in self.values.items() if value or value == 0}
         return {**found, "seed": request.seed, "max_tokens": request.max_tokens}
 
 
-def _session(pairing: Pairing, draft: bool) -> tuple["Session", float]:
-    """The pairing's weights, loaded once a process, and the milliseconds it took this time."""
+def _session(pairing: Pairing, kind: str) -> tuple["Session", float]:
+    """Weights for a lane of the pairing, loaded once a process, and the milliseconds it took
+    this time."""
     from llm_specdec import hub
     from llm_specdec.engine import session
 
     start = time.perf_counter()
-    external = pairing.kind in ("model", "dflash")
+    external = kind in ("model", "dflash")
     weights = session.Weights(
         target=hub.locate(pairing.target, offline=True),
-        kind=pairing.kind if draft else "none",
-        drafter=hub.locate(pairing.drafter, offline=True) if draft and external else None,
+        kind=kind,
+        drafter=hub.locate(pairing.drafter, offline=True) if external else None,
         drafter_bits=pairing.drafter_bits,
         drafter_group_size=pairing.drafter_group_size,
     )

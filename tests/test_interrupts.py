@@ -10,8 +10,7 @@ from llm_specdec.interrupts import interruptible
 
 def answering(log):
     try:
-        for word in ("one ", "two ", "three "):
-            yield word
+        yield from ("one ", "two ", "three ")
     except KeyboardInterrupt:
         log.append("caught")
         yield "(rest)"
@@ -24,7 +23,8 @@ def interrupt():
 
 
 def test_an_interrupt_between_two_pieces_reaches_the_generator():
-    log, said = [], []
+    log: list[str] = []
+    said = []
     for word in interruptible(answering(log)):
         said.append(word)
         if word == "one ":
@@ -34,7 +34,7 @@ def test_an_interrupt_between_two_pieces_reaches_the_generator():
 
 
 def test_an_interrupt_inside_the_generator_is_raised_there():
-    log = []
+    log: list[str] = []
 
     def chunks():
         try:
@@ -75,5 +75,5 @@ def test_the_handler_is_restored():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     stream = interruptible(answering([]))
     next(stream)
-    stream.close()
+    del stream
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
