@@ -277,6 +277,10 @@ class Drawing:
         self._sampling, self._seed = request.sampling, request.seed
         self._probs: list[mx.array] = []
 
+    @property
+    def plain(self) -> bool:
+        return self._sampling.greedy and self._sampling.neutral
+
     def one(self, logits: mx.array, drafted: Sequence[mx.array]) -> mx.array:
         drafts = mx.stack(list(drafted)) if drafted else mx.zeros((0,), dtype=mx.int32)
         row = transforms.penalise(
@@ -289,7 +293,7 @@ class Drawing:
         return accept.draw(probs, self._key(len(drafted)))
 
     def block(self, logits: mx.array) -> mx.array:
-        if self._sampling.greedy and self._sampling.neutral:
+        if self.plain:
             return mx.argmax(logits, axis=-1).astype(mx.int32)
         tokens: list[mx.array] = []
         for row in logits:
