@@ -162,7 +162,8 @@ def registry_file() -> Findings:
     for problem in found.problems.values():
         yield Finding("broken", problem, "this pairing cannot be used, the others can", mend)
     if found.pairings:
-        yield Finding("ok", f"registry: {len(found.pairings)} pairings in {found.path.name}")
+        count = f"{len(found.pairings)} pairing{'s' * (len(found.pairings) != 1)}"
+        yield Finding("ok", f"registry: {count} in {found.path.name}")
     elif not found.problems:
         yield Finding(
             "ok", "registry: no pairing yet", "", "llm specdec add NAME --target PATH_OR_REPO"
