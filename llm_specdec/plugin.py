@@ -15,10 +15,13 @@ def register_commands(cli: click.Group) -> None:
     cli.add_command(specdec)
 
 
-@llm.hookimpl
-def register_models(register: Callable[..., None]) -> None:
-    """One small file read. A broken registry leaves llm's other models alone."""
-    from llm_specdec import registry
+@llm.hookimpl(trylast=True)
+def register_models(register: Callable[..., None], model_aliases: list[Any]) -> None:
+    """One small file read. A broken registry leaves llm's other models alone.
+
+    Last, because helpers among the models of other plugins are hidden.
+    """
+    from llm_specdec import helpers, registry
 
     try:
         found = registry.load()
@@ -27,6 +30,7 @@ def register_models(register: Callable[..., None]) -> None:
         return
     for problem in found.problems.values():
         click.echo(f"Warning: {problem}", err=True)
+    helpers.hide(found, model_aliases)
     if found.pairings:
         _register(found, register)
 
