@@ -11,6 +11,7 @@ from llm_specdec.engine import target as targets
 from llm_specdec.engine.drafters.base import Drafter
 from llm_specdec.engine.drafters.lookup import LookupDrafter
 from llm_specdec.engine.drafters.model import ModelDrafter
+from llm_specdec.engine.drafters.mtp import MTPDrafter, calibration, load_head
 from llm_specdec.engine.loop import Request, Run
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.policy import Fixed
@@ -31,6 +32,7 @@ class Weights:
     drafter: Path | None = None
     drafter_bits: int | None = None
     drafter_group_size: int | None = None
+    reads: str = ""  # hidden states a prediction head takes, "" as its layout says
 
 
 class Session:
@@ -77,10 +79,38 @@ def _target(folder: Path) -> Target:
 def _drafter(weights: Weights, target: Target) -> Drafter | None:
     if weights.kind == "lookup":
         return LookupDrafter()
+    if weights.kind == "mtp":
+        return load_head(weights.target, target, weights.reads)
     if weights.kind == "model":
         assert weights.drafter is not None
         return ModelDrafter(targets.load(weights.drafter), target.vocab_size)
     return None
+
+
+def calibrate(target: Path) -> tuple[str, dict[str, float]]:
+    """Which hidden states the target's own head should read, and its acceptance on the
+    target's answers to fixed prompts for each choice ("final_norm", "last_layer").
+
+    Raises: CheckpointError, UnsupportedError.
+    """
+    session = load(Weights(target, "mtp"))
+    assert isinstance(session.drafter, MTPDrafter)
+    found = []
+    for question in calibration.PROMPTS:
+        prompt = _prompt(session.tokenizer, question)
+        run = session.run(Request(prompt, calibration.LENGTH), Meter(), draft_tokens=0)
+        answer = [token for part in run.tokens() for token in part]
+        found.append(calibration.acceptance(session.drafter, session.target, prompt, answer))
+    means = {reads: sum(one[reads] for one in found) / len(found) for reads in calibration.READS}
+    usual = "final_norm" if session.drafter.taps == ("final_norm",) else "last_layer"
+    return calibration.better(means, usual), means
+
+
+def _prompt(tokenizer: Any, question: str) -> list[int]:
+    if not tokenizer.has_chat_template:
+        return list(tokenizer.encode(question))
+    messages = [{"role": "user", "content": question}]
+    return list(tokenizer.apply_chat_template(messages, add_generation_prompt=True))
 
 
 def peak_memory() -> int:

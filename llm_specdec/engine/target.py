@@ -2,18 +2,22 @@
 
 import functools
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 from mlx.nn.layers.base import Module
-from mlx_lm.utils import load_model, load_tokenizer
+from mlx_lm.utils import _get_classes, load_model, load_tokenizer
 
+from llm_specdec.anatomy import files, heads
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.errors import CheckpointError, UnsupportedError
 
 # The context is checked by the caller, who can say what to do about it.
 logging.getLogger("transformers.tokenization_utils_base").setLevel(logging.ERROR)
+
+ModelClasses = Callable[[dict[str, Any]], tuple[type[Module], type]]
 
 
 class Target:
@@ -29,8 +33,11 @@ class Target:
 
     @functools.cached_property
     def tokenizer(self) -> Any:
-        """mlx-lm's TokenizerWrapper."""
-        return load_tokenizer(self.folder, eos_token_ids=self.config.get("eos_token_id"))
+        """mlx-lm's TokenizerWrapper. Raises CheckpointError."""
+        try:
+            return load_tokenizer(self.folder, eos_token_ids=self.config.get("eos_token_id"))
+        except Exception as error:  # transformers and tokenizers raise what they like
+            raise CheckpointError(f"{self.folder}: its tokenizer does not load: {error}") from error
 
     @functools.cached_property
     def vocab_size(self) -> int:
@@ -73,7 +80,7 @@ def load(folder: Path) -> Target:
     Raises: CheckpointError, UnsupportedError (no such architecture in mlx-lm).
     """
     try:
-        model, config = load_model(folder)
+        model, config = load_model(folder, get_model_classes=_without(_head_tensors(folder)))
     except FileNotFoundError as error:
         raise CheckpointError(f"{folder} holds no model that can be loaded: {error}") from error
     except ValueError as error:
@@ -81,3 +88,25 @@ def load(folder: Path) -> Target:
     # Evaluated here, on this thread: a lazy weight evaluated by another thread has no stream.
     mx.eval(model.parameters())
     return Target(model, config, folder)
+
+
+def _head_tensors(folder: Path) -> frozenset[str]:
+    found = heads.find(files.read_tensors(files.weight_files(folder)))
+    return frozenset(found.tensors if found else ())
+
+
+def _without(names: frozenset[str]) -> ModelClasses:
+    """mlx-lm's choice of classes, with a model that is not given these tensors: it drops a
+    prediction head of some architectures, and refuses the checkpoint of others."""
+
+    def classes(config: dict[str, Any]) -> tuple[type[Module], type]:
+        cls, args = _get_classes(config)
+
+        def sanitize(self: Any, weights: dict[str, mx.array]) -> dict[str, mx.array]:
+            trunk = {name: value for name, value in weights.items() if name not in names}
+            return cls.sanitize(self, trunk) if hasattr(cls, "sanitize") else trunk
+
+        namespace = {"sanitize": sanitize, "__module__": cls.__module__}
+        return (type(cls.__name__, (cls,), namespace) if names else cls), args
+
+    return classes
