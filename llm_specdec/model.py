@@ -219,6 +219,7 @@ def _session(pairing: Pairing, kind: str) -> tuple["Session", float]:
         drafter=hub.locate(pairing.drafter, offline=True) if external else None,
         drafter_bits=pairing.drafter_bits,
         drafter_group_size=pairing.drafter_group_size,
+        reads=pairing.head.get("reads", ""),
     )
     return session.load(weights), 1000 * (time.perf_counter() - start)
 

@@ -54,6 +54,7 @@ class Pairing:
     deviations: dict[str, str] = field(default_factory=dict)
     profiles: dict[str, Profile] = field(default_factory=dict)
     card: dict[str, Any] = field(default_factory=dict)
+    head: dict[str, Any] = field(default_factory=dict)  # reads, acceptance by what it may read
     text: str = field(default="", repr=False, compare=False)
 
     @property
@@ -293,6 +294,18 @@ class _Reasons(_Table):
         return table
 
 
+class _Head(_Table):
+    """What calibration found: which hidden states the target's own head reads."""
+
+    form = 'a table with reads = "final_norm" or "last_layer"'
+
+    def check(self, value: object) -> dict[str, Any]:
+        table = super().check(value)
+        if table.get("reads") not in ("final_norm", "last_layer"):
+            raise ValueError
+        return table
+
+
 _TOP: dict[str, settings.Form] = {"hide_helpers": settings.Flag(), "pairings": _Table()}
 _PAIRING: dict[str, settings.Form] = {
     "target": settings.Text(),
@@ -309,6 +322,7 @@ _PAIRING: dict[str, settings.Form] = {
     "deviations": _Reasons(),
     "profiles": _Table(),
     "card": _Table(),
+    "head": _Head(),
 }
 
 

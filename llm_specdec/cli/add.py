@@ -10,8 +10,8 @@ import click
 from llm_specdec import registry, settings
 from llm_specdec.choose import Choice, choose
 from llm_specdec.cli.output import warn
-from llm_specdec.cli.pairings import json_option, other_models
-from llm_specdec.errors import UsageError
+from llm_specdec.cli.pairings import json_option, other_models, show_head
+from llm_specdec.errors import SpecdecError, UsageError
 from llm_specdec.registry import Pairing, Registry
 
 
@@ -38,6 +38,11 @@ from llm_specdec.registry import Pairing, Registry
     help="Replace a pairing of this name (its settings and profiles stay), and allow an "
     "external drafter beside the target's own head",
 )
+@click.option(
+    "--calibrate/--no-calibrate",
+    default=True,
+    help="For a target's own head: load the model and try which hidden states suit it",
+)
 @json_option
 def add_command(
     name: str,
@@ -48,14 +53,16 @@ def add_command(
     drafter_group_size: str | None,
     aliases: tuple[str, ...],
     force: bool,
+    calibrate: bool,
     as_json: bool,
 ) -> None:
     """Register a target and its drafter as the llm model NAME.
 
-    Reads both checkpoints' headers, never their weights: a drafter must have the target's
-    tokenizer and shapes. An external drafter for a target that ships its own prediction
-    head is refused; with --force it is added disabled until its gate passes
-    (llm specdec bench NAME --gate 15).
+    Reads both checkpoints' headers: a drafter must have the target's tokenizer and shapes.
+    Weights are loaded for one thing only: a target's own prediction head is tried with the
+    hidden states before and after the final norm, and what suits it is kept. An external
+    drafter for a target that ships its own prediction head is refused; with --force it is
+    added disabled until its gate passes (llm specdec bench NAME --gate 15).
 
     \b
     Examples:
@@ -83,10 +90,29 @@ def add_command(
         disabled_reason=chosen.disabled_reason,
         added=datetime.now(UTC).isoformat(timespec="seconds"),
         fingerprints=chosen.fingerprints,
+        head=head_findings(chosen) if calibrate and chosen.kind == "mtp" else {},
     )
     with registry.edit() as document:
         put(document, pairing, tokens)
     report(registry.load().pairing(name), chosen, as_json)
+
+
+def head_findings(chosen: Choice) -> dict[str, Any]:
+    """Which hidden states suit the target's own head; nothing, and a warning, where that
+    cannot be tried: the head then reads what its layout says."""
+    from llm_specdec import anatomy, memory
+    from llm_specdec.hub import locate
+
+    folder = locate(chosen.target, offline=True)
+    try:
+        memory.check(memory.estimate(anatomy.read(folder), None, tokens=512), memory.budget())
+        from llm_specdec.engine import session
+
+        reads, acceptance = session.calibrate(folder)
+    except SpecdecError as error:
+        warn(f"the head was not tried with this target: {error}")
+        return {}
+    return {"reads": reads, "acceptance": {key: round(x, 3) for key, x in acceptance.items()}}
 
 
 def check_names(found: Registry, name: str, aliases: tuple[str, ...], *, replacing: bool) -> None:
@@ -124,6 +150,7 @@ def put(document: Any, pairing: Pairing, draft_tokens: int | str | None) -> None
         "disabled_reason": pairing.disabled_reason,
         "added": pairing.added,
         "fingerprints": pairing.fingerprints,
+        "head": pairing.head or None,
     }
     table = tomlkit.table()
     for key, value in fields.items():
@@ -146,6 +173,8 @@ def report(pairing: Pairing, choice: Choice, as_json: bool) -> None:
     drafter = "" if pairing.drafter == pairing.kind else f", drafter {pairing.drafter}"
     click.echo(f"{pairing.name}: target {pairing.target}{drafter}")
     click.echo(f"lane {pairing.kind} ({choice.why}), draft tokens {pairing.draft_tokens}")
+    if pairing.head:
+        click.echo(f"head reads {show_head(pairing.head)}")
     if not pairing.enabled:
         click.echo(
             f"disabled: {pairing.disabled_reason}: llm specdec bench {pairing.name} --gate 15"

@@ -163,13 +163,22 @@ def show_command(name: str, as_json: bool) -> None:
         click.echo(json.dumps(data, indent=2, ensure_ascii=False))
         return
     for key, value in data.items():
-        if key not in ("settings", "deviations", "profiles", "card", "fingerprints"):
+        if key not in ("settings", "deviations", "profiles", "card", "head", "fingerprints"):
             click.echo(f"{key:<20}{show_value(value)}")
     for role, print_ in pairing.fingerprints.items():
         click.echo(f"{role + ' fingerprint':<20}{print_[:16]}")
+    if pairing.head:
+        click.echo(f"{'head reads':<20}{show_head(pairing.head)}")
     show_settings("settings", pairing.settings, pairing.deviations)
     for profile, own in pairing.profiles.items():
         show_settings(f"profile {profile}", own.settings, own.deviations)
+
+
+def show_head(head: dict[str, Any]) -> str:
+    """What calibration chose, and the acceptance that each choice gave."""
+    names = {"final_norm": "after the final norm", "last_layer": "before the final norm"}
+    rates = [f"{names[key]} {rate:.0%}" for key, rate in head.get("acceptance", {}).items()]
+    return f"states {names[head['reads']]}" + (f" (accepted: {', '.join(rates)})" if rates else "")
 
 
 def show_settings(title: str, values: dict[str, Any], reasons: dict[str, str]) -> None:

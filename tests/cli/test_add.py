@@ -5,6 +5,7 @@ from click.testing import CliRunner
 from llm.cli import cli
 
 from llm_specdec import registry
+from tests import heads
 from tests.checkpoints import qwen_head, tokenizer_json, trunk, write_model
 
 
@@ -152,3 +153,31 @@ def test_a_broken_registry_file_is_one_line_and_stays(models):
     path.write_text("[pairings")
     refused(specdec("add", "q", "--target", models / "plain"), "specdec.toml", "not TOML")
     assert path.read_text() == "[pairings"
+
+
+def test_a_head_is_tried_with_both_hidden_states_and_shown(tmp_path):
+    folder = tmp_path / "target"
+    heads.write(heads.CASES["llama"], folder)
+    result = specdec("add", "q", "--target", folder)
+    assert result.exit_code == 0, result.output
+    assert "head reads states after the final norm (accepted: after the final norm " in (
+        result.stdout
+    )
+    head = registry.load().pairing("q").head
+    assert head["reads"] == "final_norm"
+    assert set(head["acceptance"]) == {"final_norm", "last_layer"}
+    shown = json.loads(specdec("show", "q", "--json").stdout)
+    assert shown["head"] == head
+    assert "head reads          states after the final norm" in specdec("show", "q").stdout
+
+
+def test_a_head_that_cannot_be_tried_is_added_with_a_warning(models):
+    result = specdec("add", "q", "--target", models / "head")
+    assert result.exit_code == 0
+    assert "the head was not tried with this target: " in result.stderr
+    assert registry.load().pairing("q").head == {}
+
+
+def test_no_calibrate_loads_no_weights(models):
+    result = specdec("add", "q", "--target", models / "head", "--no-calibrate")
+    assert (result.exit_code, result.stderr) == (0, "")
