@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from llm_specdec.cards import GENERATION_CONFIG, README, base_models
 from llm_specdec.errors import HubError
 
 # Everything a model needs to run. No Python files: code of a repository is never run.
@@ -23,9 +22,9 @@ MODEL_FILES = (
     "*.txt",
     "*.model",
     "*.tiktoken",
-    README,
+    "README.md",
 )
-CARD_FILES = (README, GENERATION_CONFIG)
+CARD_FILES = ("README.md", "generation_config.json")
 REPO_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
@@ -70,8 +69,10 @@ def read_card(path_or_repo: str, *, offline: bool = False) -> dict[str, dict[str
     Returns: name → {README.md: text or None, generation_config.json: object, raw text where
     that is no JSON, or None}. Each repository once; a missing base ends its branch.
     """
+    from llm_specdec.cards.front import base_models
+
     cards = {path_or_repo: _read(locate(path_or_repo, offline=offline, files=CARD_FILES))}
-    queue = list(base_models(cards[path_or_repo][README]))
+    queue = base_models(cards[path_or_repo]["README.md"])
     while queue:
         repo = queue.pop(0)
         if repo in cards or not REPO_NAME.fullmatch(repo):
@@ -83,7 +84,7 @@ def read_card(path_or_repo: str, *, offline: bool = False) -> dict[str, dict[str
         except MissingError:
             continue
         cards[repo] = _read(folder)
-        queue += base_models(cards[repo][README])
+        queue += base_models(cards[repo]["README.md"])
     return cards
 
 
@@ -95,10 +96,10 @@ def _folder(path: str) -> Path:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    readme, config = folder / README, folder / GENERATION_CONFIG
+    readme, config = (folder / name for name in CARD_FILES)
     return {
-        README: readme.read_text("utf-8", "replace") if readme.is_file() else None,
-        GENERATION_CONFIG: _json(config) if config.is_file() else None,
+        readme.name: readme.read_text("utf-8", "replace") if readme.is_file() else None,
+        config.name: _json(config) if config.is_file() else None,
     }
 
 

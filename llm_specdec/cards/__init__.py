@@ -10,12 +10,16 @@ judge      does a sentence recommend its figures?      rejections     what it re
 modes      thinking or not, tasks, presets             origin         "converted from …"
 reader     all of these over one card
 merge      contradictions, and the values that may be taken
+
+Stored findings are used at every prompt, so that only `found` and `merge` are imported here:
+the words of the reader take most of a second to compile.
 """
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llm_specdec.cards.found import (
+    CONFIG_KEYS,
     GENERATION_CONFIG,
     README,
     SETTINGS,
@@ -28,11 +32,10 @@ from llm_specdec.cards.found import (
     Required,
     Unreadable,
 )
-from llm_specdec.cards.front import base_models
-from llm_specdec.cards.lexicon import CONFIG_KEYS
 from llm_specdec.cards.merge import disagreements, effective
-from llm_specdec.cards.origin import made_from
-from llm_specdec.cards.reader import Said, read_text
+
+if TYPE_CHECKING:
+    from llm_specdec.cards.reader import Said
 
 __all__ = [
     "GENERATION_CONFIG",
@@ -46,7 +49,6 @@ __all__ = [
     "Range",
     "Required",
     "Unreadable",
-    "base_models",
     "read",
 ]
 
@@ -57,6 +59,9 @@ def read(texts: dict[str, dict[str, Any]], target: str) -> Card:
     texts: repo → {README.md: text or None, generation_config.json: object, None, or a string
     where the file is no JSON}. A repo that is missing ends its branch.
     """
+    from llm_specdec.cards.front import base_models
+    from llm_specdec.cards.reader import Said, read_text
+
     card = Card(target=target)
     queue = [target]
     system: dict[str, str | None] = {}
@@ -78,7 +83,7 @@ def read(texts: dict[str, dict[str, Any]], target: str) -> Card:
     return card
 
 
-def _add(card: Card, said: Said) -> None:
+def _add(card: Card, said: "Said") -> None:
     card.recommended += said.recommended
     card.ranges += said.ranges
     card.forbidden += said.forbidden
@@ -113,6 +118,8 @@ def _why_unreadable(text: str) -> str:
 
 def _check_origin(card: Card, repo: str, readme: str | None) -> None:
     """The body may name another origin than the front matter: nobody can say which is right."""
+    from llm_specdec.cards.origin import made_from
+
     named = card.lineage[repo]
     made = [name for name in made_from(readme or "") if name.lower() != repo.lower()]
     known = {name.lower() for name in named}

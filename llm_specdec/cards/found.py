@@ -1,6 +1,6 @@
 """What a card says, as plain data. Every entry names the place it stands at."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 SETTINGS = (
@@ -15,6 +15,9 @@ SETTINGS = (
     "system",
     "thinking",
 )
+# keys of generation_config.json that count → setting
+CONFIG_KEYS = {name: name for name in SETTINGS if name not in ("system", "thinking")}
+CONFIG_KEYS |= {"max_new_tokens": "max_tokens"}
 README = "README.md"
 GENERATION_CONFIG = "generation_config.json"
 
@@ -130,19 +133,26 @@ class Card:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Card":
+        """The card of a `to_dict`; keys that are missing (TOML has no null) are unset."""
         kinds: dict[str, Any] = {
             "recommended": Finding,
             "ranges": Range,
             "forbidden": Forbidden,
             "required": Required,
-            "disagreements": lambda setting, mode, values: Disagreement(
-                setting, mode, tuple(values)
-            ),
+            "disagreements": Disagreement,
             "unreadable": Unreadable,
             "candidates": Candidate,
         }
-        fields: dict[str, Any] = {
-            key: [kinds[key](**entry) for entry in value] if key in kinds else value
-            for key, value in data.items()
-        }
-        return cls(**fields)
+        card = cls(**{key: value for key, value in data.items() if key not in kinds})
+        for key, kind in kinds.items():
+            names = [f.name for f in fields(kind)]
+            entries = [
+                kind(**{name: _hashable(entry.get(name)) for name in names})
+                for entry in data.get(key, [])
+            ]
+            setattr(card, key, entries)
+        return card
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

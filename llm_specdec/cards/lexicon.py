@@ -6,8 +6,6 @@ inflects. Boundaries are those of ASCII letters, since CJK text has no blanks.
 
 import re
 
-from llm_specdec.cards.found import SETTINGS
-
 L = r"(?<![A-Za-z0-9_])"  # no ASCII letter before
 R = r"(?![A-Za-z0-9_])"  # none after
 
@@ -111,9 +109,6 @@ CODE_NAMES = {
 }
 SETTING_OF = {name: setting for setting, names in CODE_NAMES.items() for name in names.split()}
 FLAG_ONLY = {"n": "max_tokens"}
-
-CONFIG_KEYS = {name: name for name in SETTINGS if name not in ("system", "thinking")}
-CONFIG_KEYS |= {"max_new_tokens": "max_tokens"}
 
 # Values that make sense; a figure outside is something else.
 LIMITS = {

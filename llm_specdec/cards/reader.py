@@ -1,9 +1,7 @@
 """One card's text → what it recommends, rejects and requires, with lines and modes."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 
 from llm_specdec.cards import lexicon as lex
 from llm_specdec.cards import modes
@@ -17,7 +15,7 @@ from llm_specdec.cards.context import (
     speaks_of_another_size,
 )
 from llm_specdec.cards.figures import Figure, figures, names
-from llm_specdec.cards.found import README, Candidate, Finding, Forbidden, Range, Required
+from llm_specdec.cards.found import README, Candidate, Finding, Forbidden, Range, Required, Value
 from llm_specdec.cards.judge import Verdict, cues, is_advice, is_required, sentences
 from llm_specdec.cards.paste import Paste
 from llm_specdec.cards.rejections import rejections, says_greedy
@@ -257,16 +255,17 @@ def _with_presets(taken: list[Taken]) -> list[Taken]:
     ]
 
 
-def _without_doubles(taken: list[Taken]) -> Iterator[Taken]:
+def _without_doubles(taken: list[Taken]) -> list[Taken]:
     """Two values for one setting and mode on one line leave it open which is meant."""
+    values: dict[tuple[int, str, str | None], set[Value]] = {}
+    for entry in taken:
+        if entry.figure.value is not None:
+            values.setdefault(_spot(entry), set()).add(entry.figure.value)
+    return [e for e in taken if e.figure.is_range or len(values[_spot(e)]) == 1]
 
-    def spot(entry: Taken) -> tuple[int, str, str]:
-        return entry.line, entry.figure.setting, str(entry.place.mode)
 
-    for _, entries in groupby(sorted(taken, key=spot), key=spot):
-        group = list(entries)
-        values = {entry.figure.value for entry in group if not entry.figure.is_range}
-        yield from (e for e in group if e.figure.is_range or len(values) == 1)
+def _spot(entry: Taken) -> tuple[int, str, str | None]:
+    return entry.line, entry.figure.setting, entry.place.mode
 
 
 def _place(sentence: str, found: list[Figure]) -> list[tuple[Figure, str | None]]:

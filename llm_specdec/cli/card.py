@@ -1,0 +1,139 @@
+"""`llm specdec card`: what a model's card, and those of its bases, say about sampling."""
+
+import json
+import textwrap
+from collections.abc import Iterable, Iterator
+
+import click
+
+from llm_specdec import cards, hub
+from llm_specdec.cards import Card, Range
+from llm_specdec.cli.output import WIDTH, show_value, table
+
+MOST_LINES = 20
+
+
+@click.command(name="card", short_help="What a model's card recommends, line by line")
+@click.argument("path_or_repo", metavar="REPO_OR_PATH")
+@click.option("--json", "as_json", is_flag=True, help="Everything found, as JSON")
+def card_command(path_or_repo: str, as_json: bool) -> None:
+    """What the card of a model, and those of its base models, say about sampling.
+
+    Reads README.md and generation_config.json, and follows base_model of the front
+    matter. Each value is shown with the line that it stands in and its mode; what the
+    card rejects, calls essential or says twice is shown too. Nothing is stored.
+
+    \b
+    Examples:
+      llm specdec card mlx-community/Qwen3.8-27B-4bit
+      llm specdec card ./my-model --json
+    """
+    card = cards.read(hub.read_card(path_or_repo), path_or_repo)
+    if as_json:
+        click.echo(json.dumps(card.to_dict(), indent=2, ensure_ascii=False))
+        return
+    for line in describe(card):
+        click.echo(line)
+
+
+def describe(card: Card) -> Iterator[str]:
+    """A card in lines of at most 80 columns, grouped by repository and by line."""
+    for repo in card.lineage:
+        yield repo if repo == card.target else f"{repo} (base)"
+        yield from _places(card, repo)
+        yield ""
+    if card.system_default:
+        yield "Recommended system prompt"
+        yield from _wrap(card.system_default, "  ")
+        yield ""
+    if card.disagreements:
+        yield "Disagreements (nothing is taken; you decide)"
+        yield from (f"  {row}" for row in _disagreements(card))
+        yield ""
+    yield from _effective(card) if _is_sure(card) else _unsure(card)
+
+
+def _is_sure(card: Card) -> bool:
+    return bool(card.recommended or card.ranges or card.forbidden)
+
+
+def _places(card: Card, repo: str) -> Iterator[str]:
+    """Each line of a card that says something, and below it what it says, by mode."""
+    said: dict[tuple[str, int | None], tuple[str, dict[str | None, list[str]]]] = {}
+    for file, number, text, mode, what in _said(card, repo):
+        said.setdefault((file, number), (text, {}))[1].setdefault(mode, []).append(what)
+    if not said:
+        yield "  says nothing about sampling"
+    for (file, line), (text, modes) in sorted(said.items(), key=_by_place):
+        yield from _wrap(f"{file}:{line}  {text}" if line else file, "  ", limit=2)
+        for mode, whats in modes.items():
+            yield from _wrap((f"[{mode}] " if mode else "") + " · ".join(whats), "      ")
+
+
+def _said(card: Card, repo: str) -> Iterator[tuple[str, int | None, str, str | None, str]]:
+    """(file, line, text, mode, what) of everything that one repository says."""
+    required = {(r.repo, r.setting, r.line) for r in card.required}
+    for f in (f for f in card.recommended if f.repo == repo):
+        must = " (required)" if (f.repo, f.setting, f.line) in required else ""
+        text = f.text if f.line else ""
+        yield f.file, f.line, text, f.mode, f"{f.setting} {show_value(f.value)}{must}"
+    for r in (r for r in card.ranges if r.repo == repo):
+        yield cards.README, r.line, r.text, r.mode, f"{r.setting} {span(r)}"
+    for no in (no for no in card.forbidden if no.repo == repo):
+        yield cards.README, no.line, no.text, None, f"no {no.setting}"
+    for broken in (u for u in card.unreadable if u.repo == repo):
+        yield broken.file, None, "", None, f"unreadable, nothing taken: {broken.reason}"
+
+
+def _by_place(entry: tuple[tuple[str, int | None], object]) -> tuple[str, int]:
+    (file, line), _ = entry
+    return file, line or 0
+
+
+def span(r: Range) -> str:
+    """A range in words."""
+    if r.low is None:
+        return f"at most {show_value(r.high)}"
+    if r.high is None:
+        return f"at least {show_value(r.low)}"
+    return f"{show_value(r.low)} to {show_value(r.high)}"
+
+
+def _disagreements(card: Card) -> list[str]:
+    return table(
+        [
+            [d.setting, d.mode or "", " or ".join(map(show_value, d.values))]
+            for d in card.disagreements
+        ]
+    )
+
+
+def _effective(card: Card) -> Iterator[str]:
+    yield "What may be taken"
+    for mode, values in card.effective.items():
+        taken = " · ".join(f"{name} {show_value(value)}" for name, value in values.items())
+        yield from _wrap(f"{mode}: {taken or 'nothing'}", "  ")
+
+
+def _unsure(card: Card) -> Iterator[str]:
+    if not card.candidates:
+        yield "nothing sure: no line names a setting with a figure"
+        return
+    yield "nothing sure: read it yourself, here are the lines"
+    for candidate in card.candidates[:MOST_LINES]:
+        where = "" if candidate.repo == card.target else f"{candidate.repo} "
+        yield from _wrap(f"{where}{cards.README}:{candidate.line}  {candidate.text}", "  ", limit=2)
+    if len(card.candidates) > MOST_LINES:
+        yield f"  … and {len(card.candidates) - MOST_LINES} more (--json lists all)"
+
+
+def _wrap(text: str, indent: str, limit: int | None = None) -> Iterable[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        max_lines=limit,
+        placeholder=" …",
+        break_on_hyphens=False,
+    )
