@@ -42,7 +42,9 @@ class MissingError(HubError):
 
 def is_local(path_or_repo: str) -> bool:
     """Whether a name means a folder here; such a name is never asked from the hub."""
-    return path_or_repo.startswith(("./", "../", "/", "~")) or Path(path_or_repo).exists()
+    return path_or_repo.startswith((".", "/", "~")) or bool(
+        path_or_repo and Path(path_or_repo).exists()
+    )
 
 
 def locate(

@@ -1,0 +1,86 @@
+"""`llm specdec card` shows each value with the line that it stands in."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from llm.cli import cli
+
+from llm_specdec import cards
+from llm_specdec.cli.card import describe
+from tests.cards.test_cases import CASES
+
+CARD = """---
+license: mit
+---
+
+# Wren 1B
+
+We recommend `temperature=0.6` in thinking mode; greedy decoding must not be used.
+A repetition penalty between 1.0 and 1.1 is fine.
+"""
+
+
+@pytest.fixture(autouse=True)
+def user_path(monkeypatch, tmp_path):
+    monkeypatch.setenv("LLM_USER_PATH", str(tmp_path / "llm"))
+
+
+@pytest.fixture
+def model(tmp_path):
+    folder = tmp_path / "wren"
+    folder.mkdir()
+    (folder / "README.md").write_text(CARD)
+    (folder / "generation_config.json").write_text('{"top_p": 0.9, "temperature": 1.0}')
+    return folder
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli, ["specdec", "card", *map(str, arguments)])
+
+
+def test_values_stand_below_their_lines(model):
+    result = run(model)
+    assert result.exit_code == 0
+    assert "README.md:7  We recommend temperature=0.6 in thinking mode" in result.output
+    assert "[thinking] temperature 0.6" in result.output
+    assert "no greedy" in result.output
+    assert "top_p 0.9" in result.output
+
+
+def test_json_carries_everything(model):
+    data = json.loads(run(model, "--json").output)
+    assert {
+        "target", "recommended", "ranges", "forbidden", "required", "system_default",
+        "disagreements", "effective", "unreadable", "candidates",
+    } <= set(data)  # fmt: skip
+    assert data["disagreements"] == [{"setting": "temperature", "mode": None, "values": [0.6, 1.0]}]
+    assert data["effective"] == {
+        "default": {"top_p": 0.9},
+        "thinking": {"temperature": 0.6, "top_p": 0.9},
+    }
+
+
+def test_an_unclear_card_ends_in_its_lines(tmp_path):
+    (tmp_path / "README.md").write_text("# X\n\nRollouts were drawn at temperature 0.9.\n")
+    result = run(tmp_path)
+    assert "nothing sure: read it yourself, here are the lines" in result.output
+    assert "README.md:3  Rollouts were drawn at temperature 0.9." in result.output
+
+
+def test_a_folder_without_a_card_is_no_error(tmp_path):
+    result = run(tmp_path)
+    assert result.exit_code == 0
+    assert "nothing sure: no line names a setting with a figure" in result.output
+
+
+def test_a_missing_folder_is_one_line():
+    result = run("./gone")
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: no folder ./gone")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+def test_no_line_is_wider_than_80_columns(case):
+    lines = list(describe(cards.read(case["repos"], case["target"])))
+    assert [line for line in lines if len(line) > 80] == []
