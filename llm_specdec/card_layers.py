@@ -118,6 +118,7 @@ def _recommended(card: Card, setting: str) -> set[Any]:
 
 
 def _entry(setting: str, top: Resolved, why: str) -> Against:
-    said = f"{setting} {top.value} ({top.layer}, {top.source}) goes against the card: {why}"
+    where = top.source if top.layer == "-o" else f"{top.layer}, {top.source}"
+    said = f"{setting} {top.value} ({where}) goes against the card: {why}"
     settles = "; --deviation WHY settles it" if top.layer in ("pairing", "profile") else ""
     return Against(setting, said + settles)

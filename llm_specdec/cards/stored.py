@@ -1,10 +1,13 @@
 """What a card says, as the registry file keeps it, and the two layers it gives to settings."""
 
 from dataclasses import fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llm_specdec.cards.found import Card, Finding
 from llm_specdec.cards.merge import effective
+
+if TYPE_CHECKING:
+    from tomlkit.items import Table
 
 # Kept for reading on, not needed to resolve a setting, or worked out again from the rest.
 _LEFT_OUT = {"effective", "candidates", "notes"}
@@ -32,16 +35,40 @@ def dump(card: Card, *, taken: bool) -> dict[str, Any]:
     return data
 
 
+def as_toml(data: dict[str, Any]) -> "Table":
+    """The same for a file that people read: one line for each thing that the card says."""
+    import tomlkit
+
+    table = tomlkit.table()
+    for key, value in data.items():
+        if isinstance(value, list):
+            array = tomlkit.array()
+            for entry in value:
+                inline = tomlkit.inline_table()
+                inline.update(entry)
+                array.append(inline)
+            table[key] = array.multiline(True)
+        elif isinstance(value, dict):
+            inline = tomlkit.inline_table()
+            inline.update(value)
+            table[key] = inline
+        else:
+            table[key] = value
+    return table
+
+
 def load(data: dict[str, Any]) -> tuple[Card, bool]:
     """The card and whether its values count. Raises ValueError: not what `dump` wrote."""
-    known = {field.name for field in fields(Card)} | {"taken"}
+    known = {field.name for field in fields(Card)}
     try:
+        if odd := [e for e in data.get("recommended", []) if not {"setting", "value"} <= set(e)]:
+            raise ValueError(f"{odd[0]} is no recommendation")
         plain = {
             key: [{**_OPTIONAL.get(key, {}), **entry} for entry in value]
             if isinstance(value, list)
             else value
             for key, value in data.items()
-            if key in known and key != "taken"
+            if key in known
         }
         card = Card.from_dict(plain)
         card.effective = effective(card)

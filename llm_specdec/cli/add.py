@@ -8,7 +8,9 @@ from typing import Any
 import click
 
 from llm_specdec import registry, settings
+from llm_specdec.cards import Card, stored
 from llm_specdec.choose import Choice, choose
+from llm_specdec.cli import taking
 from llm_specdec.cli.output import warn
 from llm_specdec.cli.pairings import json_option, other_models, show_head
 from llm_specdec.errors import SpecdecError, UsageError
@@ -43,6 +45,7 @@ from llm_specdec.registry import Pairing, Registry
     default=True,
     help="For a target's own head: load the model and try which hidden states suit it",
 )
+@taking.yes_option
 @json_option
 def add_command(
     name: str,
@@ -54,6 +57,7 @@ def add_command(
     aliases: tuple[str, ...],
     force: bool,
     calibrate: bool,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Register a target and its drafter as the llm model NAME.
@@ -63,6 +67,9 @@ def add_command(
     hidden states before and after the final norm, and what suits it is kept. An external
     drafter for a target that ships its own prediction head is refused; with --force it is
     added disabled until its gate passes (llm specdec bench NAME --gate 15).
+
+    What the target's card recommends is stored with its place, and counts once it was
+    taken: asked on a terminal, told with --yes, never where the card contradicts itself.
 
     \b
     Examples:
@@ -92,9 +99,11 @@ def add_command(
         fingerprints=chosen.fingerprints,
         head=head_findings(chosen) if calibrate and chosen.kind == "mtp" else {},
     )
+    card = taking.read_card(name, chosen.target)
+    taken = card is not None and taking.agreed(card, yes)
     with registry.edit() as document:
-        put(document, pairing, tokens)
-    report(registry.load().pairing(name), chosen, as_json)
+        put(document, pairing, tokens, stored.dump(card, taken=taken) if card else {})
+    report(registry.load().pairing(name), chosen, card, as_json)
 
 
 def head_findings(chosen: Choice) -> dict[str, Any]:
@@ -133,7 +142,9 @@ def check_names(found: Registry, name: str, aliases: tuple[str, ...], *, replaci
             raise UsageError(f"{claimed} is already an llm model or alias: choose another name")
 
 
-def put(document: Any, pairing: Pairing, draft_tokens: int | str | None) -> None:
+def put(
+    document: Any, pairing: Pairing, draft_tokens: int | str | None, card: dict[str, Any]
+) -> None:
     """Write the pairing; of one that is replaced, settings and profiles stay."""
     import tomlkit
 
@@ -161,10 +172,12 @@ def put(document: Any, pairing: Pairing, draft_tokens: int | str | None) -> None
             table[key] = old[key]
     if draft_tokens is not None:
         table.setdefault("settings", tomlkit.table())["draft_tokens"] = draft_tokens
+    if card:
+        table["card"] = stored.as_toml(card)
     tables[pairing.name] = table
 
 
-def report(pairing: Pairing, choice: Choice, as_json: bool) -> None:
+def report(pairing: Pairing, choice: Choice, card: Card | None, as_json: bool) -> None:
     for warning in choice.warnings:
         warn(warning)
     if as_json:
@@ -179,3 +192,5 @@ def report(pairing: Pairing, choice: Choice, as_json: bool) -> None:
         click.echo(
             f"disabled: {pairing.disabled_reason}: llm specdec bench {pairing.name} --gate 15"
         )
+    if card:
+        click.echo("\n".join(taking.report(pairing.name, card, bool(pairing.card.get("taken")))))

@@ -172,6 +172,16 @@ def show_command(name: str, as_json: bool) -> None:
     show_settings("settings", pairing.settings, pairing.deviations)
     for profile, own in pairing.profiles.items():
         show_settings(f"profile {profile}", own.settings, own.deviations)
+    if pairing.card:
+        _show_card(pairing)
+
+
+def _show_card(pairing: Pairing) -> None:
+    from llm_specdec import card_layers
+    from llm_specdec.cli import taking
+
+    kept = card_layers.read(pairing)
+    click.echo("\n".join(taking.report(pairing.name, kept.card, kept.taken)))
 
 
 def show_head(head: dict[str, Any]) -> str:

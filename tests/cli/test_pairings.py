@@ -46,7 +46,8 @@ def usage(result, words):
 
 
 @pytest.mark.parametrize(
-    "name", ["add", "disable", "enable", "explain", "list", "profile", "remove", "set", "show"]
+    "name",
+    ["add", "disable", "enable", "explain", "list", "profile", "remove", "set", "show", "update"],
 )
 def test_the_groups_help_is_the_commands_own(name):
     command = group.get_command(click.Context(group), name)

@@ -1,0 +1,87 @@
+"""`llm specdec update`: what a newer card would change for a pairing."""
+
+import json
+from typing import Any, NamedTuple
+
+import click
+
+from llm_specdec import card_layers, cards, hub, registry
+from llm_specdec.cards import Card, stored
+from llm_specdec.cli import taking
+from llm_specdec.cli.output import show_value
+from llm_specdec.cli.pairings import json_option
+
+
+class Change(NamedTuple):
+    """mode: of the card; old and new: values, None where there is none."""
+
+    mode: str
+    setting: str
+    old: Any
+    new: Any
+
+
+@click.command(name="update", short_help="What a newer model card would change, and take it")
+@click.argument("name")
+@taking.yes_option
+@json_option
+def update_command(name: str, yes: bool, as_json: bool) -> None:
+    """What a newer card of the target would change. Nothing changes until you say so.
+
+    Reads the card again, and those of its base models. --yes, or yes to the question
+    on a terminal, stores it and takes its unambiguous values.
+
+    \b
+    Examples:
+      llm specdec update qwen
+      llm specdec update qwen --yes
+    """
+    pairing = registry.load().pairing(name)
+    new = cards.read(hub.read_card(pairing.target), pairing.target)
+    kept = card_layers.read(pairing) if pairing.card else None
+    changes = compare(kept.card if kept and kept.taken else None, new)
+    rejections = _rejections(kept.card if kept else None, new)
+    pending = bool(changes or rejections)
+    taken = pending and taking.agreed(new, yes)
+    if taken:
+        with registry.change(name) as table:
+            table["card"] = stored.as_toml(stored.dump(new, taken=True))
+    if as_json:
+        listed = [change._asdict() for change in changes]
+        data = {"name": pairing.name, "changes": listed, "rejections": rejections, "taken": taken}
+        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        return
+    for change in changes:
+        mode = "" if change.mode == "default" else f"{change.mode}: "
+        old, value = (show_value(v) for v in (change.old, change.new))
+        click.echo(f"{mode}{change.setting} {old} → {value}")
+    for rejection in rejections:
+        click.echo(rejection)
+    for entry in new.disagreements:
+        click.echo(f"left open: {taking.disputed(entry)}")
+    if not pending:
+        click.echo(f"{pairing.name}: the card says what is stored", err=True)
+    elif not taken:
+        click.echo(f"nothing changed: llm specdec update {pairing.name} --yes takes it", err=True)
+
+
+def compare(old: Card | None, new: Card) -> list[Change]:
+    """Values that may be taken from the new card against those that were taken."""
+    before = old.effective if old else {}
+    changes = []
+    for mode in dict.fromkeys([*before, *new.effective]):
+        then, now = before.get(mode, {}), new.effective.get(mode, {})
+        changes += [
+            Change(mode, setting, then.get(setting), now.get(setting))
+            for setting in dict.fromkeys([*then, *now])
+            if then.get(setting) != now.get(setting)
+        ]
+    return changes
+
+
+def _rejections(old: Card | None, new: Card) -> list[str]:
+    before = {f.setting for f in old.forbidden} if old else set()
+    now = {f.setting for f in new.forbidden}
+    return [f"now rejects {setting}" for setting in sorted(now - before)] + [
+        f"no longer rejects {setting}" for setting in sorted(before - now)
+    ]
