@@ -8,6 +8,7 @@ import pytest
 
 from llm_specdec.engine.drafters.base import Proposal
 from llm_specdec.engine.drafters.dflash import drafter as dflash
+from llm_specdec.engine.drafters.dflash.model import best
 from tests.engine.drafters import dflash_naive as naive
 from tests.engine.drafters.dflash_checkpoints import (
     HIDDEN,
@@ -111,3 +112,12 @@ def test_the_short_way_to_the_greedy_walk_ends_at_the_same_tokens(tmp_path, vers
     for k in (5, 1, 3):
         slow = proposed(drafter, k, Recorder())
         assert proposed(drafter, k, Recorder(plain=True)) == slow
+
+
+@pytest.mark.parametrize("vocab", [5, 500, 4096, 5000, 49_152])
+@pytest.mark.parametrize("c", [1, 4, 8])
+def test_the_best_columns_are_those_of_a_full_sort(vocab, c):
+    c = min(c, vocab)
+    rows = np.random.default_rng(vocab + c).permuted(np.tile(np.arange(vocab), (3, 1)), axis=1)
+    found = np.array(best(mx.array(rows.astype(np.float32)), c))
+    np.testing.assert_array_equal(np.sort(found), np.sort(np.argsort(rows)[:, -c:]))

@@ -8,7 +8,7 @@ import mlx.core as mx
 
 from llm_specdec.engine.drafters.base import Draw, Hidden, Proposal, Tap
 from llm_specdec.engine.drafters.dflash.config import Config, read
-from llm_specdec.engine.drafters.dflash.model import ContextCache
+from llm_specdec.engine.drafters.dflash.model import ContextCache, best
 from llm_specdec.engine.drafters.dflash.weights import Checkpoint
 from llm_specdec.engine.drafters.dflash.weights import load as load_weights
 from llm_specdec.errors import PairingError
@@ -144,9 +144,9 @@ class DFlashDrafter:
         """DFlash 2: slot by slot among the best candidates, given the one chosen before."""
         selector, c = self.model.candidate_selector, self.config.selector_top_k
         logits = logits[:, : self.config.vocab_size]  # the target's may have more padding
-        best = mx.argpartition(logits, -c, axis=-1)[:, -c:]
-        unary = mx.take_along_axis(logits, best, axis=-1)
-        candidates = best if self._tokens is None else self._tokens[best]
+        columns = best(logits, c)
+        unary = mx.take_along_axis(logits, columns, axis=-1)
+        candidates = columns if self._tokens is None else self._tokens[columns]
         candidates = candidates.astype(mx.int32)
         scores = selector.scores(hidden, unary, candidates, self._pending)
         if draw.plain:

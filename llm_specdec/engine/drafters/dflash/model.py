@@ -23,6 +23,7 @@ from llm_specdec.engine.drafters.dflash.config import Config
 Sublayer = Callable[[mx.array], mx.array]
 
 _STEP = 256  # rows of room a full buffer grows by
+_GROUP = 128  # columns a group; see `best`
 
 
 class ContextCache:
@@ -224,6 +225,26 @@ class Selector(Module):
         weights = self.hidden_projection(hidden)[:, None]
         found: mx.array = unary[:, None] + (before * weights) @ after.swapaxes(1, 2)
         return found
+
+
+def best(logits: mx.array, c: int) -> mx.array:
+    """The c highest columns of each row, (k, vocab) → (k, c), in no order.
+
+    The best c columns lie in the c groups with the highest maxima: finding those first takes a
+    tenth of the time of a partition of the whole row.
+    """
+    k, vocab = logits.shape
+    groups = vocab // _GROUP
+    if groups < 4 * c:
+        return mx.argpartition(logits, -c, axis=-1)[:, -c:]
+    grouped = logits[:, : groups * _GROUP].reshape(k, groups, _GROUP)
+    chosen = mx.argpartition(grouped.max(axis=-1), -c, axis=-1)[:, -c:]
+    columns = (chosen[..., None] * _GROUP + mx.arange(_GROUP, dtype=chosen.dtype)).reshape(k, -1)
+    rest = mx.arange(groups * _GROUP, vocab, dtype=chosen.dtype)
+    columns = mx.concatenate([columns, mx.broadcast_to(rest, (k, rest.size))], axis=1)
+    values = mx.take_along_axis(logits, columns, axis=1)
+    at = mx.argpartition(values, -c, axis=-1)[:, -c:]
+    return mx.take_along_axis(columns, at, axis=1)
 
 
 class Model(Module):
