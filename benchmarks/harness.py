@@ -58,7 +58,8 @@ def models() -> Path:
 
 
 def smol(kind: str = "none", folder: str = "smollm2") -> Session:
-    drafter = models() / "drafters" / kind if kind in ("model", "dflash") else None
+    names = {"model": "model", "dflash": "dflash2"}
+    drafter = models() / "drafters" / names[kind] if kind in names else None
     return session.load(Weights(models() / folder, kind, drafter))
 
 

@@ -137,6 +137,8 @@ class Run:
         proposal = self._propose(length)
         if synced:
             mx.eval(proposal.tokens, proposal.probs)
+        else:
+            mx.async_eval(proposal.tokens)  # the device drafts while the verify pass is built
         self.meter.phase("draft")
 
         before = self.length

@@ -9,6 +9,7 @@ import mlx.core as mx
 
 from llm_specdec.engine import target as targets
 from llm_specdec.engine.drafters.base import Drafter
+from llm_specdec.engine.drafters.dflash import drafter as dflash
 from llm_specdec.engine.drafters.lookup import LookupDrafter
 from llm_specdec.engine.drafters.model import ModelDrafter
 from llm_specdec.engine.drafters.mtp import MTPDrafter, calibration, load_head
@@ -84,6 +85,10 @@ def _drafter(weights: Weights, target: Target) -> Drafter | None:
     if weights.kind == "model":
         assert weights.drafter is not None
         return ModelDrafter(targets.load(weights.drafter), target.vocab_size)
+    if weights.kind == "dflash":
+        assert weights.drafter is not None
+        bits, group = weights.drafter_bits, weights.drafter_group_size
+        return dflash.load(weights.drafter, target, bits, group or 64)
     return None
 
 

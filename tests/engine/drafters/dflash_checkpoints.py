@@ -86,6 +86,18 @@ def weights(raw: dict[str, Any], seed: int = 0) -> dict[str, np.ndarray]:
     return found
 
 
+def smaller_head(raw: dict[str, Any], rows: int, seed: int = 1) -> dict[str, np.ndarray]:
+    """An own output matrix over `rows` tokens, as `speculators` stores it: d2t as offsets."""
+    rng = np.random.default_rng(seed)
+    vocab, hidden = raw["vocab_size"], raw["hidden_size"]
+    tokens = np.sort(rng.choice(vocab, rows, replace=False))
+    return {
+        "lm_head.weight": rng.normal(0, hidden**-0.5, (rows, hidden)).astype(np.float32),
+        "d2t": (tokens - np.arange(rows)).astype(np.int64),
+        "t2d": np.isin(np.arange(vocab), tokens),
+    }
+
+
 def save(folder: Path, raw: dict[str, Any], tensors: dict[str, Any]) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(raw))

@@ -14,6 +14,7 @@ from tests.engine.drafters.dflash_checkpoints import (
     Lender,
     config,
     save,
+    smaller_head,
     weights,
 )
 from tests.engine.drafters.test_dflash_maths import (
@@ -232,15 +233,10 @@ def test_codebooks_load_with_and_without_weight_in_their_name(tmp_path, suffix):
     dflash.load(save(tmp_path / "d", raw, tensors), Lender())
 
 
-def reduced(raw, rows=40, seed=1):
-    """Weights with an own output matrix over `rows` tokens, d2t as offsets."""
-    rng = np.random.default_rng(seed)
-    tokens = np.sort(rng.choice(VOCAB, rows, replace=False))
-    tensors = weights(raw)
-    tensors["lm_head.weight"] = rng.normal(0, 0.2, (rows, HIDDEN)).astype(np.float32)
-    tensors["d2t"] = (tokens - np.arange(rows)).astype(np.int64)
-    tensors["t2d"] = np.isin(np.arange(VOCAB), tokens)
-    return tensors, tokens
+def reduced(raw, rows=40):
+    head = smaller_head(raw, rows)
+    tokens = head["d2t"] + np.arange(rows)
+    return weights(raw) | head, tokens
 
 
 @pytest.mark.parametrize("version", [1, 2])
