@@ -1,0 +1,132 @@
+"""Does a drafter give what its acceptance and its costs allow?
+
+    python -m benchmarks.efficiency dflash [--draft-tokens 2 3 4 7] [--classes explain code]
+
+For every class of prompts, measured in one process and interleaved: the plain decode rate, the
+rate with drafts, and a run in which every round is synchronised between draft and verify. From
+the last come the cost of a draft and of a verify pass of that width, in plain steps. Then
+
+    ideal speed-up = (1 + accepted per round) ÷ (cost of a verify pass + cost of a draft)
+
+and efficiency = measured ÷ ideal. What is missing to 1 is rollback, bookkeeping and waiting.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from benchmarks.harness import Engine, Timed, interleaved, ours, prompts, rate, rendered, smol
+from llm_specdec.engine.loop import Request, Tally
+from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.session import Session
+
+FOLDERS = {"mtp": "smollm2-mtp"}
+
+
+class Synchronised(Meter):
+    """Splits every round, so that phases are measured and nothing is shared out."""
+
+    def begin_round(self, length: int) -> bool:
+        super().begin_round(length)
+        return True
+
+
+@dataclass(frozen=True)
+class Row:
+    accepted: float  # a round
+    verify: float  # plain steps, as is the next
+    draft: float
+    measured: float  # times the plain decode rate
+
+    @property
+    def ideal(self) -> float:
+        return (1 + self.accepted) / (self.verify + self.draft)
+
+
+def synchronised(loaded: Session, draft_tokens: int, split: list[tuple[float, float]]) -> Engine:
+    """Ours, noting the mean seconds of a draft and of a verify pass of each run."""
+    eos = frozenset(loaded.tokenizer.eos_token_ids)
+
+    def engine(prompt: list[int], max_tokens: int) -> tuple[Iterator[list[int]], Tally]:
+        meter = Synchronised()
+        run = loaded.run(Request(prompt, max_tokens, eos), meter, draft_tokens)
+
+        def tokens() -> Iterator[list[int]]:
+            yield from run.tokens()
+            phases, rounds = meter.phases(), run.tally.rounds
+            drafts = rounds - run.tally.lengths[0]
+            split.append((phases["draft"] / drafts, phases["verify"] / rounds))
+
+        return tokens(), run.tally
+
+    return engine
+
+
+def measured(
+    plain: Session, drafting: Session, k: int, ids: list[int], max_tokens: int, runs: int
+) -> tuple[Row, bool]:
+    split: list[tuple[float, float]] = []
+    engines = {
+        "none": ours(plain),
+        "drafting": ours(drafting, k),
+        "synchronised": synchronised(drafting, k, split),
+    }
+    found = interleaved(engines, ids, max_tokens, runs)
+    step = 1 / rate(found["none"])
+    draft, verify = (statistics.median(column) for column in zip(*split, strict=True))
+    row = Row(
+        accepted=_accepted(found["drafting"]),
+        verify=verify / step,
+        draft=draft / step,
+        measured=rate(found["drafting"]) * step,
+    )
+    return row, found["none"][0].tokens == found["drafting"][0].tokens
+
+
+def _accepted(runs: Sequence[Timed]) -> float:
+    tallies = [run.tally for run in runs if run.tally is not None]
+    return sum(t.accepted for t in tallies) / sum(t.rounds for t in tallies)
+
+
+def mean(rows: Sequence[Row]) -> Row:
+    def of(name: str) -> float:
+        return statistics.fmean(getattr(row, name) for row in rows)
+
+    return Row(of("accepted"), of("verify"), of("draft"), of("measured"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=["dflash", "mtp", "model"])
+    parser.add_argument("--draft-tokens", type=int, nargs="+", default=[2, 3, 4])
+    parser.add_argument("--classes", nargs="+", default=["explain", "code", "prose"])
+    parser.add_argument("--prompts", type=int, default=2, help="prompts of each class")
+    parser.add_argument("--max-tokens", type=int, default=96)
+    parser.add_argument("--runs", type=int, default=3)
+    args = parser.parse_args()
+    folder = FOLDERS.get(args.kind, "smollm2")
+    plain, drafting = smol("none", folder), smol(args.kind, folder)
+    print(time.strftime("%Y-%m-%d"), args.kind, "costs in plain steps")
+    print("class      k  accepted  verify  draft  ideal  measured  efficiency  text")
+    for kind in args.classes:
+        for k in args.draft_tokens:
+            rows, equal = [], True
+            for prompt in prompts([kind])[: args.prompts]:
+                ids = rendered(plain.tokenizer, prompt.text)
+                row, same = measured(plain, drafting, k, ids, args.max_tokens, args.runs)
+                rows.append(row)
+                equal = equal and same
+            row = mean(rows)
+            efficiency = statistics.fmean(r.measured / r.ideal for r in rows)
+            print(
+                f"{kind:<9} {k:>2}  {row.accepted:>8.2f}  {row.verify:>6.2f}  {row.draft:>5.2f}  "
+                f"{row.ideal:>5.2f}  {row.measured:>8.2f}  {efficiency:>10.3f}  "
+                f"{'equal' if equal else 'differs'}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
