@@ -4,6 +4,7 @@ need = estimate(target, drafter, tokens)     from anatomy, nothing loaded
 check(need, budget())                        raises ResourceError with the figures
 """
 
+import functools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,7 +50,10 @@ class Budget:
 
 
 def gigabytes(nbytes: float) -> str:
-    return f"{nbytes / 1e9:.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:.0f} MB"
+    for size, unit in ((1e9, "GB"), (1e6, "MB")):
+        if nbytes >= size:
+            return f"{nbytes / size:.{1 if unit == 'GB' else 0}f} {unit}"
+    return f"{nbytes / 1e3:.0f} KB"
 
 
 def estimate(
@@ -89,10 +93,12 @@ def admit(
     drafter_bits: int | None = None,
     drafter_group_size: int | None = None,
     head: bool = False,
+    resident: int = 0,
 ) -> Need:
     """Refuse, before anything is loaded, a run that cannot fit or a target that is none.
 
     tokens: of prompt and output together. head: the lane is the target's own head.
+    resident: bytes that this process holds of the models already.
     Raises ResourceError with the figures, UnsupportedError for a drafter run as a target or
     a model that needs its own code, CheckpointError for damaged files.
     """
@@ -113,7 +119,7 @@ def admit(
         )
 
     need = at(tokens)
-    check(need, budget(), at)
+    check(need, budget(resident), at)
     return need
 
 
@@ -168,11 +174,17 @@ def budget(resident: int = 0) -> Budget:
     )
 
 
+@functools.cache
 def _has_gpu() -> bool:
-    found = ("mlx-cuda-12", "mlx-cuda-13")
-    return sys.platform == "darwin" or any(
-        d.name in found for d in metadata.distributions() if d.name and d.name.startswith("mlx")
-    )
+    return sys.platform == "darwin" or any(map(_installed, ("mlx-cuda-12", "mlx-cuda-13")))
+
+
+def _installed(distribution: str) -> bool:
+    try:
+        metadata.distribution(distribution)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def free(resident: int = 0) -> Budget:
@@ -205,7 +217,8 @@ def check(need: Need, limit: Budget, context: Callable[[int], Need] | None = Non
         advice = "shorten the prompt, lower max_tokens or set kv_bits 8"
         if context is not None:
             most = largest_context(lambda n: context(n).total <= limit.nbytes, need.tokens)
-            advice = f"{most:,} tokens would fit: -o context {most}, less max_tokens, or kv_bits 8"
+            if most:
+                advice = f"{most:,} tokens would fit: lower context, max_tokens or kv_bits"
     raise ResourceError(
         f"{need.tokens:,} tokens need {need} and {limit.what} is {gigabytes(limit.nbytes)}; "
         f"{advice}"

@@ -20,7 +20,7 @@ from llm_specdec.registry import Pairing
 if TYPE_CHECKING:
     from llm_specdec.engine.loop import Request, Run
     from llm_specdec.engine.phases import Meter
-    from llm_specdec.engine.session import Session
+    from llm_specdec.engine.session import Session, Weights
 
 
 def _options() -> type[llm.Options]:
@@ -77,13 +77,18 @@ class Answer:
 
     def stream(self) -> Chunks:
         self._warn()
-        session, load_ms = _session(self.model.pairing, self.lane.kind)
+        start = time.perf_counter()
+        weights = _weights(self.model.pairing, self.lane.kind)
+        self._admit(weights, self._least_tokens())
+        session = _load(weights)
+        load_ms = 1000 * (time.perf_counter() - start)
         from llm_specdec.engine.phases import Meter
         from llm_specdec.engine.text import TextStream
 
         meter = Meter()
         text = TextStream(session.tokenizer.detokenizer, self.values["stop"])
         request = self._request(session, text)
+        self._admit(weights, len(request.prompt))
         run = session.run(
             request,
             meter,
@@ -104,6 +109,29 @@ class Answer:
         finally:
             tokens.close()  # type: ignore[attr-defined]
             self._leave_receipt(run, meter, request, load_ms)
+
+    def _admit(self, weights: "Weights", prompt_tokens: int) -> None:
+        """Raises ResourceError where prompt and max_tokens (at least a short answer) cannot fit."""
+        from llm_specdec import memory
+        from llm_specdec.engine.session import memory_in_use
+
+        memory.admit(
+            weights.target,
+            weights.drafter,
+            prompt_tokens + (self.values["max_tokens"] or memory.STEP),
+            kv_bits=self.values["kv_bits"],
+            drafter_bits=weights.drafter_bits,
+            drafter_group_size=weights.drafter_group_size,
+            head=weights.kind == "mtp",
+            resident=memory_in_use(),
+        )
+
+    def _least_tokens(self) -> int:
+        """Tokens that the prompt has at least, before there is a tokenizer to count them: on
+        average a token stands for fewer than eight bytes. They are counted once it is there.
+        """
+        messages = chat.messages_for(self.prompt, None)
+        return sum(len(message["content"].encode()) for message in messages) // 8
 
     def _request(self, session: "Session", text: Any) -> "Request":
         from llm_specdec.engine.loop import Request
@@ -205,15 +233,13 @@ class Answer:
         return {**found, "seed": request.seed, "max_tokens": request.max_tokens}
 
 
-def _session(pairing: Pairing, kind: str) -> tuple["Session", float]:
-    """Weights for a lane of the pairing, loaded once a process, and the milliseconds it took
-    this time."""
+def _weights(pairing: Pairing, kind: str) -> "Weights":
+    """What a lane of the pairing has in memory."""
     from llm_specdec import hub
-    from llm_specdec.engine import session
+    from llm_specdec.engine.session import Weights
 
-    start = time.perf_counter()
     external = kind in ("model", "dflash")
-    weights = session.Weights(
+    return Weights(
         target=hub.locate(pairing.target, offline=True),
         kind=kind,
         drafter=hub.locate(pairing.drafter, offline=True) if external else None,
@@ -221,7 +247,13 @@ def _session(pairing: Pairing, kind: str) -> tuple["Session", float]:
         drafter_group_size=pairing.drafter_group_size,
         reads=pairing.head.get("reads", ""),
     )
-    return session.load(weights), 1000 * (time.perf_counter() - start)
+
+
+def _load(weights: "Weights") -> "Session":
+    """The weights, loaded once a process."""
+    from llm_specdec.engine import session
+
+    return session.load(weights)
 
 
 def _sampling(values: dict[str, Any]) -> Any:

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import llm
 import pytest
 
 from llm_specdec import anatomy, memory
@@ -54,7 +55,7 @@ def test_a_refusal_gives_figures_and_the_context_that_would_fit(pair):
     need = memory.estimate(target, drafter, 4096)
     with pytest.raises(ResourceError) as raised:
         memory.check(need, limit, lambda tokens: memory.estimate(target, drafter, tokens))
-    assert "1,024 tokens would fit: -o context 1024" in str(raised.value)
+    assert "1,024 tokens would fit: lower context" in str(raised.value)
     assert "free memory is" in str(raised.value)
     assert str(need) in str(raised.value)
     assert "\n" not in str(raised.value)
@@ -69,9 +70,22 @@ def test_a_run_is_admitted_or_refused_from_files_alone(tmp_path, monkeypatch):
     folder = write_model(tmp_path)
     need = memory.admit(folder, None, 400)
     assert need.total == memory.estimate(anatomy.read(folder), None, 400).total
-    monkeypatch.setattr(memory, "budget", lambda: memory.Budget(need.total - 1, "free memory"))
+    monkeypatch.setattr(memory, "budget", lambda *_: memory.Budget(need.total - 1, "free memory"))
     with pytest.raises(ResourceError, match=r"400 tokens need .* 256 tokens would fit"):
         memory.admit(folder, None, 400)
+
+
+def test_a_prompt_that_cannot_fit_is_refused_before_weights_are_loaded(
+    tmp_path, llm_user, monkeypatch
+):
+    (llm_user / "specdec").mkdir()
+    registry = f'[pairings.tiny]\ntarget = "{write_model(tmp_path / "target")}"\n'
+    (llm_user / "specdec" / "specdec.toml").write_text(registry)
+    monkeypatch.setattr(memory, "budget", lambda *_: memory.Budget(200_000, "free memory"))
+    monkeypatch.setattr("llm_specdec.engine.session.load", lambda weights: pytest.fail("loaded"))
+    model = llm.get_model("tiny")
+    with pytest.raises(llm.ModelError, match=r"400 tokens need .* and free memory is 200 KB"):
+        model.prompt("x" * 800, max_tokens=300).text()
 
 
 def test_a_drafter_is_refused_as_a_target():

@@ -121,3 +121,8 @@ def _prompt(tokenizer: Any, question: str) -> list[int]:
 def peak_memory() -> int:
     """Bytes, since the last run was prepared."""
     return int(mx.get_peak_memory())
+
+
+def memory_in_use() -> int:
+    """Bytes that weights and caches of this process hold now."""
+    return int(mx.get_active_memory())

@@ -107,11 +107,11 @@ def test_a_stored_option_that_shadows_the_registry_is_a_warning(write, target, l
 def test_a_pairing_that_does_not_fit_says_what_would(write, target, monkeypatch):
     write(pairing(target))
     enough = memory.estimate(anatomy.read(target), None, 256).total
-    monkeypatch.setattr(memory, "budget", lambda: memory.Budget(enough, "free memory"))
+    monkeypatch.setattr(memory, "budget", lambda *_: memory.Budget(enough, "free memory"))
     [found] = [f for f in findings("warning") if "context fit" in f["what"]]
     assert found["what"].startswith("a: 256 of 512 tokens")
     assert found["fix"] == "llm specdec set a context=256"
-    monkeypatch.setattr(memory, "budget", lambda: memory.Budget(1, "free memory"))
+    monkeypatch.setattr(memory, "budget", lambda *_: memory.Budget(1, "free memory"))
     assert "not even its weights fit" in findings("broken")[0]["what"]
 
 
