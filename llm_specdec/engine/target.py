@@ -12,12 +12,14 @@ from mlx_lm.utils import _get_classes, load_model, load_tokenizer
 
 from llm_specdec.anatomy import files, heads
 from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.taps import modules_of, trunk
 from llm_specdec.errors import CheckpointError, UnsupportedError
 
 # The context is checked by the caller, who can say what to do about it.
 logging.getLogger("transformers.tokenization_utils_base").setLevel(logging.ERROR)
 
 ModelClasses = Callable[[dict[str, Any]], tuple[type[Module], type]]
+EMBEDDING_NAMES = ("embed_tokens", "embeddings", "word_embeddings", "tok_embeddings", "wte")
 
 
 class Target:
@@ -28,8 +30,6 @@ class Target:
 
     def __init__(self, model: Module, config: dict[str, Any], folder: Path | None = None) -> None:
         self.model, self.config, self.folder = model, config, folder
-        language: Any = getattr(model, "language_model", model)
-        self._language, self._body = language, language.model
 
     @functools.cached_property
     def tokenizer(self) -> Any:
@@ -41,8 +41,8 @@ class Target:
 
     @functools.cached_property
     def vocab_size(self) -> int:
-        """Columns of the logits, padding included."""
-        return int(self._output_matrix.weight.shape[0])
+        """Columns of the logits, padding included. Only a graph is built, nothing computed."""
+        return int(self.model(mx.array([[0]])).shape[-1])
 
     @property
     def context(self) -> int:
@@ -52,26 +52,43 @@ class Target:
 
     def forward(self, tokens: mx.array, cache: TargetCache) -> mx.array:
         """Run one pass over `tokens` (n,) after what `cache` covers; lazily (n, vocab)."""
-        cache.before_forward(tokens.shape[0])
-        logits: mx.array = self.model(tokens[None], cache=cache.layers)
+        n = tokens.shape[0]
+        cache.before_forward(n)
+        try:
+            logits: mx.array = self.model(tokens[None], cache=cache.layers)
+        except BaseException:  # an interrupt too: early layers are ahead of late ones
+            cache.rollback(cache.length - n)
+            raise
         return logits[0]
 
     def embed(self, tokens: mx.array) -> mx.array:
         """Input embeddings, (n,) → (n, hidden)."""
-        embedded: mx.array = self._body.embed_tokens(tokens)
+        embedded: mx.array = self._embedding(tokens)
         return embedded
 
     def head(self, hidden: mx.array) -> mx.array:
         """Logits of hidden states after the final norm, (n, hidden) → (n, vocab)."""
         matrix = self._output_matrix
-        logits: mx.array = (
-            matrix.as_linear(hidden) if matrix is self._body.embed_tokens else matrix(hidden)
-        )
+        logits: mx.array = matrix.as_linear(hidden) if matrix is self._embedding else matrix(hidden)
         return logits
 
-    @property
+    @functools.cached_property
+    def _body(self) -> Any:
+        return trunk(self.model)
+
+    @functools.cached_property
+    def _embedding(self) -> Any:
+        for name in EMBEDDING_NAMES:
+            if (module := self._body.get(name)) is not None:
+                return module
+        raise UnsupportedError(
+            f"no embedding was found in {type(self._body).__module__}: use --drafter lookup"
+        )
+
+    @functools.cached_property
     def _output_matrix(self) -> Any:
-        return self._language.get("lm_head", self._body.embed_tokens)
+        heads = [m["lm_head"] for m in modules_of(self.model) if m.get("lm_head") is not None]
+        return heads[0] if heads else self._embedding
 
 
 def load(folder: Path) -> Target:

@@ -8,6 +8,7 @@ from llm_specdec.engine.drafters.base import Draw, Hidden, Proposal, Tap
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.target import Target
 
+LONGEST = 16  # draft tokens; each is a forward that may have to be undone
 READ_AHEAD = 16  # committed tokens that may wait for the next proposal
 
 
@@ -20,17 +21,17 @@ class ModelDrafter:
 
     kind = "model"
     taps: tuple[Tap, ...] = ()
-    max_draft: int | None = None
+    max_draft: int | None = LONGEST
 
     def __init__(self, model: Target, vocab_size: int) -> None:
         self._model = model
         self._vocab_size = vocab_size
-        self._cache = TargetCache(model.model)
+        self._cache = TargetCache(model.model, forwards=LONGEST)
         self._waiting: list[int] = []
         self._length = 0  # committed tokens
 
     def start(self, token: int) -> None:
-        self._cache = TargetCache(self._model.model)
+        self._cache = TargetCache(self._model.model, forwards=LONGEST)
         self._waiting, self._length = [token], 1
 
     def extend(self, next_tokens: Sequence[int], hidden: Hidden) -> None:
