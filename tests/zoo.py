@@ -229,6 +229,17 @@ def _scaled(family: str, path: str, weight: mx.array) -> mx.array:
     return wide
 
 
+def noisy(model: Module, amount: float) -> Any:
+    """The model's parameters with noise on every matrix, relative to its spread."""
+
+    def blurred(path: str, weight: mx.array) -> mx.array:
+        if weight.ndim < 2 or not mx.issubdtype(weight.dtype, mx.floating):
+            return weight
+        return weight + mx.random.normal(weight.shape) * (amount * weight.std())
+
+    return tree_map_with_path(blurred, model.parameters())
+
+
 def write(family: str, folder: Path, **changes: Any) -> Path:
     """Write `build(family)` as a publisher would: config, safetensors and a small tokenizer."""
     model, config = build(family, **changes)
@@ -293,10 +304,13 @@ class Scripted:
     def extend(self, next_tokens: Sequence[int], hidden: Hidden) -> None:
         self.known += len(next_tokens)
 
-    def propose(self, k: int, draw: Draw) -> Proposal | None:
+    def ready(self) -> bool:
+        return self.known < len(self.text)
+
+    def propose(self, k: int, draw: Draw) -> Proposal:
         coming = self.text[self.known : self.known + k]
         drafted = [t if self._random.random() < self.rate else self._other(t) for t in coming]
-        return Proposal(mx.array(drafted, mx.int32)) if drafted else None
+        return Proposal(mx.array(drafted, mx.int32))
 
     def _other(self, token: int) -> int:
         return (token + self._random.randrange(1, self.vocab)) % self.vocab

@@ -1,0 +1,239 @@
+"""Is what a round emits distributed as the target alone would emit it?
+
+Tens of thousands of rounds of two draft tokens on scripted logits, at once (`mx.vmap`), through
+the loop's own `_judge` and `Drawing`; only the random keys are handed in. Counted against exact
+float64 probabilities: the first token, the second given the first, the third given both, which
+is the distribution of every position and of every pair. Also the controls that must fail.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import patch
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from llm_specdec.engine import accept, loop, transforms
+from llm_specdec.engine.drafters.base import Proposal
+from llm_specdec.engine.loop import Drawing, Request, Run
+from llm_specdec.engine.randomness import Purpose
+from llm_specdec.engine.transforms import Sampling
+from tests.engine import reference
+
+VOCAB, DRAFTS, ROUNDS = 12, 2, 60_000
+FALSE_ALARM = 1e-8  # per test: about twenty of them stay below 1e-6 together
+PROMPT, OUTPUT = [1, 2, 3, 3], [5, 7, 5, 3]
+TARGET = np.random.default_rng(11).normal(size=(VOCAB, VOCAB)) * 1.5
+DRAFTER = TARGET + np.random.default_rng(12).normal(size=(VOCAB, VOCAB))
+
+Judge = Callable[[Run, mx.array, Proposal], accept.Verdict]
+Propose = Callable[[Drawing, mx.array], Proposal]
+
+
+# Drafters: logits of the next token follow from the last one alone.
+
+
+def _rows(tokens: mx.array) -> mx.array:
+    return mx.array(DRAFTER.astype(np.float32))[tokens]
+
+
+def same_transforms(drawing: Drawing, pending: mx.array) -> Proposal:
+    drafted: list[mx.array] = []
+    for _ in range(DRAFTS):
+        drafted.append(drawing.one(_rows(drafted[-1] if drafted else pending), drafted))
+    return drawing.proposal(mx.stack(drafted))
+
+
+def _own(shape: Callable[[mx.array], mx.array]) -> Propose:
+    """A drafter that draws from its own distribution, whatever the run's transforms are."""
+
+    def propose(drawing: Drawing, pending: mx.array) -> Proposal:
+        drafted: list[mx.array] = []
+        probs: list[mx.array] = []
+        for i in range(DRAFTS):
+            probs.append(shape(_rows(drafted[-1] if drafted else pending)))
+            drafted.append(accept.draw(probs[-1], drawing._key(i)))
+        return Proposal(mx.stack(drafted), mx.stack(probs))
+
+    return propose
+
+
+def _best_two(row: mx.array) -> mx.array:
+    return mx.softmax(mx.where(row >= mx.sort(row)[-2], row, -mx.inf))
+
+
+untransformed = _own(mx.softmax)  # proposes tokens that the target's truncation rules out
+sparse = _own(_best_two)  # never proposes most tokens that the target may emit
+
+
+def certain(drawing: Drawing, pending: mx.array) -> Proposal:
+    """Prompt lookup: no distribution, the token simply stands there."""
+    return Proposal(mx.array([6, 2], dtype=mx.int32))
+
+
+def before_truncation(drawing: Drawing, pending: mx.array) -> Proposal:
+    """Control: draws after truncation, but reports the distribution before it."""
+    proposal = same_transforms(drawing, pending)
+    previous = mx.concatenate([pending[None], proposal.tokens[:-1]])
+    return Proposal(proposal.tokens, mx.softmax(_rows(previous) / 0.8, axis=-1))
+
+
+# Judges: the loop's, and two that are wrong.
+
+
+def _key(run: Run, purpose: Purpose) -> mx.array:
+    key: mx.array = loop.__dict__["key"](run.request.seed, run.length, purpose)
+    return key
+
+
+def wrong_residual(run: Run, logits: mx.array, proposal: Proposal) -> accept.Verdict:
+    """Control: accept where the target's own draw is equal, but resample from max(p - q, 0)."""
+    key = _key(run, Purpose.ACCEPT)
+    probs = transforms.distribution(logits, run.request.sampling)
+    draws = mx.random.categorical(mx.log(probs), key=key)
+    accepted = accept._run_length(draws[:-1] == proposal.tokens)
+    own = accept.draw(accept._residual(probs, proposal, accepted), _key(run, Purpose.TARGET))
+    padded = mx.concatenate([proposal.tokens, own[None]])
+    at = mx.arange(len(proposal) + 1) == accepted
+    return accept.Verdict(mx.where(at, own, padded), accepted)
+
+
+def late_history(run: Run, logits: mx.array, proposal: Proposal) -> accept.Verdict:
+    """Control: row i is penalised for the history before draft token i - 1."""
+
+    late = functools.partial(transforms.penalise, first=-1)
+    with patch.object(transforms, "penalise", late):
+        return Run._judge(run, logits, proposal)
+
+
+@dataclass(frozen=True)
+class Script:
+    name: str
+    sampling: Sampling
+    propose: Propose = same_transforms
+    judge: Judge = Run._judge
+
+
+_PENALTIES = {"repetition_penalty": 1.3, "presence_penalty": 0.5, "frequency_penalty": 0.4}
+
+SCRIPTS = [
+    Script("temperature", Sampling(temperature=0.8)),
+    Script("top-k", Sampling(temperature=0.8, top_k=4)),
+    Script("top-p", Sampling(temperature=0.8, top_p=0.7)),
+    Script("min-p", Sampling(temperature=0.8, min_p=0.1)),
+    Script("penalties, card", Sampling(temperature=0.8, **_PENALTIES)),  # type: ignore[arg-type]
+    Script(
+        "penalties, mlx",
+        Sampling(temperature=0.8, penalty_scope="mlx", **_PENALTIES),  # type: ignore[arg-type]
+    ),
+    Script(
+        "all, card",
+        Sampling(0.8, 0.9, 6, 0.05, 1.2, 0.3, 0.2, "card", {4: 1.0, 2: -2.0}),
+    ),
+    Script("all, mlx", Sampling(0.8, 0.9, 6, 0.05, 1.2, 0.3, 0.2, "mlx", {4: 1.0, 2: -2.0})),
+    Script("q beyond p", Sampling(temperature=0.8, top_k=3), untransformed),
+    Script("p beyond q", Sampling(temperature=1.2), sparse),
+    Script("certain drafts", Sampling(temperature=0.8, top_p=0.9), certain),
+]
+CONTROLS = [
+    Script("accept-if-equal, wrong residual", Sampling(temperature=0.8), judge=wrong_residual),
+    Script("q before truncation", Sampling(temperature=0.8, top_k=4), before_truncation),
+    Script(
+        "history off by one",
+        Sampling(temperature=0.8, **_PENALTIES),  # type: ignore[arg-type]
+        judge=late_history,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Result:
+    script: Script
+    rounds: int
+    accepted: int
+    statistic: float
+    freedom: int
+
+    @property
+    def p_value(self) -> float:
+        return float(chi2.sf(self.statistic, self.freedom))
+
+    @property
+    def caught(self) -> bool:
+        return self.p_value < FALSE_ALARM
+
+
+def run(script: Script, rounds: int = ROUNDS, seed: int = 0) -> Result:
+    tokens, accepted = _play(script, rounds, seed)
+    statistic, freedom = 0.0, 0
+    for kept in range(DRAFTS + 1):
+        valid = tokens[accepted >= kept]
+        for before in product(range(VOCAB), repeat=kept):
+            rows = valid[(valid[:, :kept] == before).all(axis=1)] if kept else valid
+            x, df = _compare(np.bincount(rows[:, kept], minlength=VOCAB), _exact(script, before))
+            statistic, freedom = statistic + x, freedom + df
+    return Result(script, rounds, int(accepted.sum()), statistic, freedom)
+
+
+def _play(script: Script, rounds: int, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """tokens (rounds, DRAFTS + 1) and accepted (rounds,)."""
+    request = Request(PROMPT, 100, sampling=script.sampling)
+    unused: Any = None
+    target: Any = SimpleNamespace(vocab_size=VOCAB)
+    run = Run(target, unused, unused, unused, request, unused)
+    run.tally.completion = list(OUTPUT)
+    run.history.commit(OUTPUT)
+    logits = mx.array(TARGET.astype(np.float32))
+
+    def one(keys: mx.array) -> tuple[mx.array, mx.array]:
+        def key(seed: int, position: int, purpose: Purpose) -> mx.array:
+            drawn = {Purpose.ACCEPT: 0, Purpose.TARGET: 1, Purpose.DRAFT: 2}[purpose]
+            return keys[drawn + position - run.length]
+
+        with patch.object(loop, "key", key):
+            pending = mx.array(OUTPUT[-1])
+            proposal = script.propose(Drawing(run.history, request, run.length), pending)
+            rows = logits[mx.concatenate([pending[None], proposal.tokens])]
+            verdict = script.judge(run, rows, proposal)
+        return verdict.tokens, verdict.accepted
+
+    keys = mx.random.split(mx.random.key(seed), rounds * (DRAFTS + 2))
+    tokens, accepted = mx.vmap(one)(keys.reshape(rounds, DRAFTS + 2, 2))
+    return np.array(tokens), np.array(accepted)
+
+
+def _exact(script: Script, before: tuple[int, ...]) -> reference.Row:
+    last = before[-1] if before else OUTPUT[-1]
+    row = reference.penalised(TARGET[last], PROMPT, [*OUTPUT, *before], script.sampling)
+    return reference.distribution(row, script.sampling)
+
+
+def _compare(counts: NDArray[Any], probs: reference.Row) -> tuple[float, int]:
+    """Chi-square and degrees of freedom; tokens expected less than 5 times make one bin."""
+    n = int(counts.sum())
+    if counts[probs == 0].sum():
+        return float("inf"), 1
+    expected = n * probs
+    common = expected >= 5
+    observed = [*counts[common], counts[~common].sum()]
+    wanted = [*expected[common], expected[~common].sum()]
+    parts = [(o - e) ** 2 / e for o, e in zip(observed, wanted, strict=True) if e > 0]
+    if wanted[-1] < 5:
+        parts = parts[: int(common.sum())]
+    return cast(float, sum(parts)), max(len(parts) - 1, 0)
+
+
+def table(results: list[Result]) -> str:
+    lines = [f"{'':32} {'rounds':>7} {'accepted':>8} {'chi-square':>10} {'df':>5} {'p':>9}"]
+    lines += [
+        f"{r.script.name:32} {r.rounds:7} {r.accepted / r.rounds / DRAFTS:8.3f} "
+        f"{r.statistic:10.1f} {r.freedom:5} {r.p_value:9.2g}"
+        for r in results
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,78 @@
+"""What a run should sample from, in float64 and from the definitions: no code of ours or of mlx.
+
+Orders: `card` as servers do it (penalties, temperature, top-k, top-p, min-p); `mlx` as mlx-lm's
+plain path does it (penalties over 20 tokens, top-p, min-p, top-k, temperature).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llm_specdec.engine.transforms import Sampling
+
+Row = NDArray[np.float64]
+
+
+def penalised(logits: Row, prompt: Sequence[int], output: Sequence[int], s: Sampling) -> Row:
+    """The row that follows prompt + output, after bias and penalties."""
+    row = logits.astype(np.float64).copy()
+    for token, bias in s.logit_bias.items():
+        row[token] += bias
+    everything = [*prompt, *output]
+    if s.penalty_scope == "mlx":
+        repeated = counted = everything[-20:]
+    else:
+        repeated, counted = everything, list(output)
+    for token in set(repeated):
+        row[token] *= s.repetition_penalty if row[token] < 0 else 1 / s.repetition_penalty
+    for token in set(counted):
+        row[token] -= s.presence_penalty + s.frequency_penalty * counted.count(token)
+    return row
+
+
+def distribution(row: Row, s: Sampling) -> Row:
+    """Probabilities of a penalised row."""
+    if s.penalty_scope == "mlx":
+        kept = _softmax(row)
+        for cut in (_top_p, _min_p, _top_k):
+            kept = _renormalised(cut(kept, s))
+        return _renormalised(np.where(kept > 0, kept, 0) ** (1 / s.temperature))
+    kept = _softmax(row / s.temperature)
+    for cut in (_top_k, _top_p, _min_p):
+        kept = _renormalised(cut(kept, s))
+    return kept
+
+
+def _softmax(row: Row) -> Row:
+    return _renormalised(np.exp(row - row.max()))
+
+
+def _renormalised(weights: Row) -> Row:
+    total: Row = weights / weights.sum()
+    return total
+
+
+def _top_k(p: Row, s: Sampling) -> Row:
+    if not s.top_k:
+        return p
+    kept = np.zeros_like(p)
+    best = np.argsort(-p)[: s.top_k]
+    kept[best] = p[best]
+    return kept
+
+
+def _top_p(p: Row, s: Sampling) -> Row:
+    """The fewest most probable tokens whose mass reaches top_p."""
+    if not 0 < s.top_p < 1:
+        return p
+    order = np.argsort(-p)
+    before = np.cumsum(p[order]) - p[order]
+    kept = np.zeros_like(p)
+    best = order[before < s.top_p]
+    kept[best] = p[best]
+    return kept
+
+
+def _min_p(p: Row, s: Sampling) -> Row:
+    return np.where(p >= s.min_p * p.max(), p, 0)

@@ -1,0 +1,153 @@
+"""Sampled output has the target's distribution, and a seed means the same text."""
+
+from typing import Any, cast
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from llm_specdec.engine.drafters.lookup import LookupDrafter
+from llm_specdec.engine.loop import Request, Run
+from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.policy import Fixed
+from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.target import Target
+from llm_specdec.engine.transforms import Sampling
+from tests import zoo
+from tests.engine import chisquare, reference
+
+
+@pytest.mark.parametrize("script", chisquare.SCRIPTS, ids=lambda s: s.name)
+def test_every_position_has_the_targets_distribution(script):
+    result = chisquare.run(script)
+    assert result.accepted > 0.1 * result.rounds
+    assert not result.caught, chisquare.table([result])
+
+
+@pytest.mark.parametrize("script", chisquare.CONTROLS, ids=lambda s: s.name)
+def test_a_wrong_rule_is_caught(script):
+    assert chisquare.run(script).caught
+
+
+class Scripted:
+    """A target of VOCAB tokens whose logits follow from the last token alone."""
+
+    def __init__(self):
+        self.table = mx.array(chisquare.TARGET.astype(np.float32))
+        self.layers: list[Any] = []
+
+    def __call__(self, tokens, cache=None):
+        return self.table[tokens]
+
+    def make_cache(self):
+        return []
+
+
+class Drafter:
+    """Draws from its own table through the run's transforms."""
+
+    kind = "scripted"
+    taps = ()
+    max_draft = None
+
+    def start(self, token):
+        self.pending = token
+
+    def extend(self, next_tokens, hidden):
+        self.pending = next_tokens[-1]
+
+    def ready(self):
+        return True
+
+    def propose(self, k, draw):
+        drafted: list[mx.array] = []
+        for _ in range(k):
+            last = drafted[-1] if drafted else mx.array(self.pending)
+            drafted.append(draw.one(chisquare._rows(last), drafted))
+        return draw.proposal(mx.stack(drafted))
+
+    def state(self):
+        return []
+
+
+class Cycle:
+    """Draft lengths in turn, so that plain steps and drafts of each length alternate."""
+
+    def __init__(self, lengths=(3, 0, 1, 2, 0)):
+        self.lengths, self.round = lengths, 0
+
+    def length(self):
+        return self.lengths[self.round // 2 % len(self.lengths)]
+
+    def observe(self, drafted, accepted):
+        self.round += 1
+
+
+def uniforms(sampling, tokens, seed):
+    """Each token's place in its exact distribution: independent and uniform on (0, 1) if, and
+    only if, every token was drawn from the target's distribution after the actual history."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for i in range(len(chisquare.PROMPT), len(tokens)):
+        row = chisquare.TARGET[tokens[i - 1]]
+        n = len(chisquare.PROMPT)
+        # Only the window counts in scope mlx; a whole long history would be slow to recount.
+        output = tokens[max(n, i - 20) : i]
+        prompt = tokens[max(0, i - 20) : n]
+        p = reference.distribution(reference.penalised(row, prompt, output, sampling), sampling)
+        order = np.argsort(-p)
+        before = np.cumsum(p[order]) - p[order]
+        at = int(np.flatnonzero(order == tokens[i])[0])
+        assert p[order[at]] > 0
+        found.append(before[at] + rng.random() * p[order[at]])
+    return np.array(found)
+
+
+def p_value(values, bins):
+    counts = np.histogramdd(values, bins=bins, range=[(0, 1)] * values.shape[1])[0]
+    expected = len(values) / counts.size
+    return chi2.sf(((counts - expected) ** 2 / expected).sum(), counts.size - 1)
+
+
+@pytest.mark.parametrize(
+    "n", [1500, pytest.param(30_000, marks=pytest.mark.slow, id="30000-tokens")]
+)
+def test_a_whole_run_draws_from_the_targets_distribution(n):
+    """The engine as it is: keys by position, drafts and plain steps in turn, penalties whose
+    window moves. Tokens and pairs of neighbours."""
+    sampling = Sampling(0.9, 0.95, 9, 0.02, 1.2, 0.4, 0.3, "mlx", {4: 1.0})
+    target = Target(cast(Any, Scripted()), {})
+    run = Run(
+        target,
+        TargetCache(target.model),
+        cast(Any, Drafter()),
+        Cycle(),
+        Request(chisquare.PROMPT, n, sampling=sampling),
+        Meter(),
+    )
+    for _ in run.tokens():
+        pass
+    assert 0.3 * run.tally.drafted < run.tally.accepted < run.tally.drafted
+    u = uniforms(sampling, [*chisquare.PROMPT, *run.tally.completion], seed=n)
+    assert p_value(u[:, None], 40) > chisquare.FALSE_ALARM
+    assert p_value(np.column_stack([u[:-1:2], u[1::2]]), 6) > chisquare.FALSE_ALARM
+
+
+def text(seed, family="llama", global_seed=0, sampling=None, lane=None):
+    model, config = zoo.build(family)
+    target = Target(model, config)
+    sampling = sampling or Sampling(temperature=0.9, top_p=0.9, repetition_penalty=1.1)
+    mx.random.seed(global_seed)
+    request = Request([7, 8, 9, 7, 8, 9, 7], 30, sampling=sampling, seed=seed)
+    drafter = lane or LookupDrafter()
+    run = Run(target, TargetCache(model), drafter, Fixed(3), request, Meter())
+    return [token for tokens in run.tokens() for token in tokens]
+
+
+def test_the_same_seed_gives_the_same_text_whatever_the_global_state():
+    assert text(7) == text(7, global_seed=99)
+
+
+def test_seed_zero_is_a_seed():
+    assert text(0) == text(0) != text(1)
