@@ -1,0 +1,243 @@
+"""Is the output the target's own? Counts and distributions, on tiny models and on SmolLM2.
+
+    python -m benchmarks.parity [zoo] [sampled] [real] [penalties] [costs]
+
+zoo        greedy parity with mlx-lm, every family × lane × transform × draft length × prompt
+sampled    chi-square of sampled rounds against float64, and wrong rules that must be caught
+real       60 prompts on SmolLM2: each lane's token ids against mlx-lm's, by SHA-256
+penalties  what drafting under a repetition penalty gains from transforms on the drafter's side
+costs      transforms and rollback in proportion to the target's passes
+
+All of them without a name. Exits 1 where anything is broken.
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from unittest.mock import patch
+
+import mlx.core as mx
+
+from benchmarks import harness
+from llm_specdec.engine import loop, transforms
+from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.target import Target
+from llm_specdec.engine.transforms import History, Sampling
+from tests import zoo
+from tests.engine import chisquare, parity
+
+KINDS = ("none", "lookup", "model", "mtp", "dflash")
+LEADS = ("", "Answer briefly. ", "Answer as a numbered list. ")
+PENALTY = Sampling(repetition_penalty=1.15)
+
+
+def zoo_parity(args: argparse.Namespace) -> bool:
+    """Every case of the zoo; progress on stderr."""
+    outcomes: list[parity.Outcome] = []
+    for family in zoo.FAMILIES:
+        outcomes += map(parity.run, parity.cases([family]))
+        print(family, file=sys.stderr)
+    for by in ("family", "lane", "recipe", "length", "prompt"):
+        print(parity.table(outcomes, by), end="\n\n")
+    for o in outcomes:
+        if o.verdict != "identical":
+            print(f"{o.verdict}: {o.case}, token {o.differs_at}, top-2 gap {o.gap:.2g}")
+    return not any(o.verdict == "broken" for o in outcomes)
+
+
+def sampled(args: argparse.Namespace) -> bool:
+    sound = [chisquare.run(script) for script in chisquare.SCRIPTS]
+    wrong = [chisquare.run(script) for script in chisquare.CONTROLS]
+    print(chisquare.table(sound), "", "must be caught", chisquare.table(wrong), sep="\n")
+    return not any(r.caught for r in sound) and all(r.caught for r in wrong)
+
+
+def real_prompts(n: int) -> list[str]:
+    kinds = ("explain", "code", "prose", "copy")
+    texts = [prompt.text for prompt in harness.prompts(kinds)]
+    return [lead + text for lead in LEADS for text in texts][:n]
+
+
+def real(args: argparse.Namespace) -> bool:
+    """Token ids of each lane against mlx-lm's plain path."""
+    sessions = {kind: harness.smol(kind) for kind in KINDS}
+    texts = real_prompts(args.prompts)
+    target = sessions["none"].target
+    ids = [harness.rendered(target.tokenizer, text) for text in texts]
+    expected = [parity.mlx_lm_tokens(target, prompt, args.tokens) for prompt in ids]
+    ties, broken = [], 0
+    print(
+        f"{'lane':8} {'prompts':>7} {'same SHA-256':>12} {'ties':>5} {'broken':>6} {'accepted':>15}"
+    )
+    for kind, loaded in sessions.items():
+        same, drafted, accepted = 0, 0, 0
+        for i, (prompt, plain) in enumerate(zip(ids, expected, strict=True)):
+            run = harness.timed(harness.ours(loaded), prompt, args.tokens)
+            assert run.tally is not None
+            drafted, accepted = drafted + run.tally.drafted, accepted + run.tally.accepted
+            if sha256(run.tokens) == sha256(plain):
+                same += 1
+                continue
+            at, gap = parity.first_difference(target, prompt, plain, run.tokens)
+            ties.append(f"{kind}, prompt {i}, token {at}: top-2 gap {gap:.3g}")
+            broken += gap > parity.TIE
+        rest = len(ids) - same
+        drafts = f"{accepted} of {drafted}"
+        print(f"{kind:8} {len(ids):7} {same:12} {rest - broken:5} {broken:6} {drafts:>15}")
+    print(*ties, sep="\n")
+    return not broken
+
+
+def sha256(tokens: Sequence[int]) -> str:
+    return hashlib.sha256(b"".join(t.to_bytes(4, "little") for t in tokens)).hexdigest()
+
+
+class Untransformed(loop.Drawing):
+    """Lends a drafter no penalties: it proposes what it would have without them."""
+
+    def __init__(self, history: History, request: loop.Request, length: int) -> None:
+        plain = dataclasses.replace(request.sampling, repetition_penalty=1.0)
+        super().__init__(history, dataclasses.replace(request, sampling=plain), length)
+
+
+def penalties(args: argparse.Namespace) -> bool:
+    """Acceptance under repetition_penalty 1.15, with and without transforms for the drafter."""
+    print(f"{'lane':8} {'with':>21} {'without':>21}   accepted of drafted")
+    same = True
+    for kind in KINDS[2:]:
+        loaded = harness.smol(kind)
+        cells, texts = [], []
+        for drawing in (loop.Drawing, Untransformed):
+            with patch.object(loop, "Drawing", drawing):
+                runs = [
+                    harness.timed(harness.ours(loaded, sampling=PENALTY), prompt, args.tokens)
+                    for text in real_prompts(12)
+                    for prompt in [harness.rendered(loaded.tokenizer, text)]
+                ]
+            tallies = [run.tally for run in runs if run.tally]
+            accepted = sum(t.accepted for t in tallies)
+            drafted = sum(t.drafted for t in tallies)
+            cells.append(f"{accepted / drafted:.3f} ({accepted} of {drafted})")
+            texts.append([run.tokens for run in runs])
+        same = same and texts[0] == texts[1]
+        print(f"{kind:8} {cells[0]:>21} {cells[1]:>21}   same text: {texts[0] == texts[1]}")
+    return same
+
+
+def costs(args: argparse.Namespace) -> bool:
+    """Medians of interleaved timings; a busy machine blurs them."""
+    target = harness.smol("none").target
+    cache = TargetCache(target.model, max_draft=8)
+    rng = random.Random(0)
+    tokens = [rng.randrange(1000, target.vocab_size) for _ in range(2000)]
+    mx.eval(target.forward(mx.array(tokens), cache), cache.arrays())
+    history = History(tokens, target.vocab_size)
+    mx.eval(history.everywhere, history.output)
+
+    def verify(sampling: Sampling) -> None:
+        drafts = mx.array(tokens[:4], dtype=mx.int32)
+        rows = target.forward(mx.array(tokens[:5]), cache)
+        rows = transforms.penalise(rows, history, drafts, sampling)
+        mx.eval(mx.argmax(rows, axis=-1))
+        cache.rollback(2000)
+
+    plain, penalised = seconds([partial(verify, s) for s in (Sampling(), PENALTY)])
+    print(
+        f"repetition_penalty 1.15, history 2,000: {1000 * (penalised - plain):.2f} ms of a "
+        f"{1000 * plain:.1f} ms verify pass of 5 tokens ({penalised / plain - 1:+.1%})"
+    )
+    print(
+        f"\n{'hybrid target, verify':24} {'kept':>4} {'rollback ms':>11} {'forward of kept ms':>18}"
+    )
+    hybrid = Target(*zoo.build("qwen3_5", **HYBRID))
+    for drafted, accepted in ((2, 0), (4, 1), (4, 3), (8, 4)):
+        back, again = seconds(replay(hybrid, drafted + 1, accepted + 1))
+        print(f"{f'1 + {drafted}':24} {accepted + 1:4} {1000 * back:11.1f} {1000 * again:18.1f}")
+    return True
+
+
+HYBRID = {
+    "hidden_size": 1024,
+    "intermediate_size": 2816,
+    "num_hidden_layers": 12,
+    "full_attention_interval": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "head_dim": 128,
+    "linear_num_value_heads": 16,
+    "linear_num_key_heads": 16,
+    "linear_key_head_dim": 64,
+    "linear_value_head_dim": 64,
+    "vocab_size": 16_000,
+}
+
+
+def replay(target: Target, verified: int, kept: int) -> list[Callable[[], float]]:
+    """Seconds of a rollback that keeps `kept` tokens, and of a forward over them."""
+    cache = TargetCache(target.model, max_draft=verified)
+    mx.eval(target.forward(mx.array(list(range(64))), cache), cache.arrays())
+    tokens = list(range(100, 100 + verified))
+
+    def rollback() -> float:
+        mx.eval(target.forward(mx.array(tokens), cache), cache.arrays())
+        start = time.perf_counter()
+        cache.rollback(64 + kept)
+        mx.eval(cache.arrays())
+        end = time.perf_counter()
+        cache.rollback(64)
+        return end - start
+
+    def forward() -> float:
+        start = time.perf_counter()
+        mx.eval(target.forward(mx.array(tokens[:kept]), cache), cache.arrays())
+        end = time.perf_counter()
+        cache.rollback(64)
+        return end - start
+
+    return [rollback, forward]
+
+
+def seconds(actions: Sequence[Callable[[], float | None]], runs: int = 25) -> list[float]:
+    """Median seconds of each action, in turn; its own measure where it returns one."""
+    taken: list[list[float]] = [[] for _ in actions]
+    for _ in range(runs):
+        for i, action in enumerate(actions):
+            start = time.perf_counter()
+            own = action()
+            taken[i].append(time.perf_counter() - start if own is None else own)
+    return [statistics.median(times) for times in taken]
+
+
+PARTS = {
+    "zoo": zoo_parity,
+    "sampled": sampled,
+    "real": real,
+    "penalties": penalties,
+    "costs": costs,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="part")
+    parser.add_argument("--prompts", type=int, default=60, help="for `real`")
+    parser.add_argument("--tokens", type=int, default=64, help="for `real` and `penalties`")
+    args = parser.parse_args()
+    sound = []
+    for name in args.parts or PARTS:
+        print(f"== {name}")
+        sound.append(PARTS[name](args))
+        print()
+    return 0 if all(sound) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
