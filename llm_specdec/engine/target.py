@@ -87,8 +87,8 @@ class Target:
 
     @functools.cached_property
     def _output_matrix(self) -> Any:
-        heads = [m["lm_head"] for m in modules_of(self.model) if m.get("lm_head") is not None]
-        return heads[0] if heads else self._embedding
+        found = [m["lm_head"] for m in modules_of(self.model) if m.get("lm_head") is not None]
+        return found[0] if found else self._embedding
 
 
 def load(folder: Path) -> Target:
