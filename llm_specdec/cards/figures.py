@@ -58,37 +58,10 @@ EXCLUDED_BEFORE = re.compile(
     re.IGNORECASE,
 )
 STRUCTURE_WORD = re.compile(
-    r"\b(?:"
-    + "|".join(
-        [
-            "layers?",
-            "experts?",
-            "version",
-            "bits?",
-            "quants?",
-            "context",
-            "window",
-            "rope",
-            "factor",
-            "rank",
-            "alpha",
-            "epochs?",
-            "learning",
-            "batch",
-            "scores?",
-            "loss",
-            "vocabulary",
-            "page",
-            "chapter",
-            "release",
-            "parameters?",
-            "effort",
-            "budget",
-            "seed",
-        ]
-    )
-    + r")\b|上下文|版本|层|专家|学习率",
-    re.IGNORECASE,
+    r"""\b(?:layers?|experts?|version|bits?|quants?|context|window|rope|factor|rank|alpha|epochs?
+    |learning|batch|scores?|loss|vocabulary|page|chapter|release|effort|budget|seed)\b
+    |上下文|版本|层|专家|学习率""",
+    re.IGNORECASE | re.VERBOSE,
 )
 
 

@@ -24,7 +24,7 @@ NOT_ADVICE = re.compile(
     re.IGNORECASE,
 )
 PURPOSE = re.compile(
-    r"\b(?:for|to|when|during|in|für|bei|pour|para|per|для|при|için)\s+(?:(?:the|our|re|your|a|all|these|those|any|die|das|les|nos|las|los|as|os|le|i)\s+)?(?:\w+\s+){0,2}?$|^\s*(?:to|um)\s",
+    r"\b(?:for|to|when|during|für|pour|para|per|для|при|için)\s+(?:(?:the|our|re|your|a|all|these|those|any|die|das|les|nos|las|los|as|os|le|i)\s+)?(?:\w+\s+){0,2}?$|^\s*(?:to|um)\s",
     re.IGNORECASE,
 )
 
@@ -35,7 +35,7 @@ class Verdict(Enum):
     ADVICE = "advice"
     NEUTRAL = "neutral"
     OUT = "out"  # benchmarks, training …: only an explicit recommendation inside counts
-    QUOTED = "quoted"  # sample output, another card: nothing inside counts
+    QUOTED = "quoted"  # sample output, another card, old advice: nothing inside counts
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,10 @@ def verdict(text: str) -> Verdict:
     if text in lex.PASTED:
         return Verdict.QUOTED
     kinds = {cue.kind for cue in cues(text)}
+    if "withdrawn" in kinds:
+        return Verdict.QUOTED
     if "advice" in kinds:
-        if kinds & {"against", "withdrawn", "others", "trained"}:
+        if kinds & {"against", "others", "trained"}:
             return Verdict.OUT
         if kinds & {"measured", "tried", "shown"}:
             return Verdict.NEUTRAL
@@ -141,7 +143,7 @@ def is_advice(
     if kinds_here & {"withdrawn", "others", "against"}:
         return False
     if "advice" in kinds_here:
-        return not _is_purpose(sentence, here)
+        return not _is_purpose(sentence, found)
     if kinds_here & RULES_OUT:
         return False
     if "advice" in kinds:

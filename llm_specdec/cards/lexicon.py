@@ -281,7 +281,7 @@ PASTE_ENDS = Words(
     end of (?:the )?(?:original|quoted|upstream|quote|card|paste)\b.*"""
 )
 OTHERS = Words(
-    r"""(?:original|upstream|parent|base)(?: model)?(?:'s)? (?:authors?|card|model|team|creators?|recipe|advice|recommend\w*|settings)|(?:its|the) (?:parent|base|original|predecessor|sibling)(?:'s)?|predecessor\w*|their (?:card|model|settings|recipe)|other models?|another model|most models|the authors of|the (?:judge|grader|critic|reward model|router|retriever|re-?ranker|embedder|embedding model|drafter|draft model|speculator|teacher|classifier|guard model|verifier)
+    r"""(?:original|upstream|parent|base)(?: model)?(?:'s)? (?:authors?|card|model|team|creators?|recipe|advice|recommend\w*|settings)|(?:its|the) (?:parent|base|original|predecessor|sibling)(?:'s)?|predecessor\w*|their (?:card|model|settings|recipe)|other models?|another model|most models|the authors of|\w+'s (?:card|authors?|readme|team)|the (?:judge|grader|critic|reward model|router|retriever|re-?ranker|embedder|embedding model|drafter|draft model|speculator|teacher|classifier|guard model|verifier)
     defaults? (?:is|are|of|to|value|values|in)|(?:llama\.cpp|ollama|vllm|sglang|server|engine|runtime|library|transformers|LM Studio)(?:'s|s')? (?:\w+ )?defaults?|Voreinstellung\w*|Standardwert\w*|par défaut|por defecto|por padrão|predefinit\w+|по умолчанию|varsayılan\w*|domyśln\w+
     das Original\w*|das Basismodell|des Basismodells|le modèle (?:original|de base|d'origine)|el modelo (?:original|base)|o modelo (?:original|base)|il modello (?:originale|base)|исходн\w+ модел\w+|базов\w+ модел\w+|temel model\w*|orijinal model\w*""",
     r"原模型 原始模型 原版 基座模型 基础模型 默认值 元モデル ベースモデル 既定値 デフォルト値 원본\s*모델 기본값",
@@ -314,7 +314,7 @@ NEGATES_BEFORE = re.compile(
     |не\s+(?:используйте|применяйте|добавляйте|ставьте|задавайте|включайте|указывайте|пишите|передавайте)|избегайте|никак\w+|никогда\s+не\s+используйте|отключите|без|не\s+следует\s+использовать|нельзя\s+использовать
     |geen|gebruik\s+geen|vermijd|nooit|zonder|nie\s+używaj(?:cie)?|unikaj(?:cie)?|bez|żadn\w+|jangan\s+(?:gunakan|pakai)|hindari|đừng\s+dùng|không\s+dùng|không\s+nên\s+dùng)\s+
     |(?:请?不要(?:使用|添加|加入|设置|启用|采用|开启|写)?|请?勿(?:使用|添加|设置)?|切勿(?:使用|添加)?|避免(?:使用)?|不(?:建议|推荐|应|宜|可|能|得)(?:使用|采用|设置|添加)|禁用|禁止(?:使用)?|关闭|不使用|别用)\s*)
-    (?:(?:a|an|any|the|your|own|even|use|using|of|with|in|to|on|both|either|neither|de|d'|un|une|el|la|los|las|uno|o|os|as|um|uma|il|lo|gli|le|den|die|das|ein|eine|einen|bir|het|een|le|du)\s+|[`"'(]\s*)*$""",
+    (?:(?:a|an|any|the|your|own|even|use|using|adding|setting|sending|passing|writing|including|supplying|enabling|of|with|in|to|on|both|either|neither|de|d'|un|une|el|la|los|las|uno|o|os|as|um|uma|il|lo|gli|le|den|die|das|ein|eine|einen|bir|het|een|le|du)\s+|[`"'(]\s*)*$""",
     re.IGNORECASE | re.VERBOSE,
 )
 NEGATES_AFTER = re.compile(
