@@ -57,7 +57,7 @@ def read_code(block: Block) -> list[CodeFigure]:
     numbers = block.text.numbers
     bare = _mask(source)
     scopes = _Scopes(source, bare)
-    off = {_setting(m["name"]) for m in SWITCHED_OFF.finditer(bare)}
+    off = {_setting(m["name"]) for m in SWITCHED_OFF.finditer(bare)} - {"thinking"}
     found: dict[int, CodeFigure] = {}
     for pattern in (PARAMETER, FLAG, ASSIGN):
         for match in pattern.finditer(bare):
@@ -163,13 +163,13 @@ class _Scopes:
         for line in [*bare.split("\n"), None]:
             indent = -1 if line is None else len(line) - len(line.lstrip())
             if line is None or line.strip():
-                while opened and opened[-1][0] >= indent:
+                section = line is not None and line.startswith("[")
+                while opened and (section or opened[-1][0] >= indent):
                     _, start, name = opened.pop()
                     self.spans.append((start, offset, name))
             key = YAML_KEY.match(line) if line else None
             if key:
-                name = key[2] or key[4]
-                opened.append((indent if key[2] else -0, offset, name))
+                opened.append((indent if key[2] else -1, offset, key[2] or key[4]))
             offset += len(line or "") + 1
 
     def at(self, offset: int) -> tuple[str, ...]:

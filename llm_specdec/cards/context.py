@@ -158,7 +158,7 @@ def _label(text: str, short: bool) -> modes.Label:
 def _topic(block: Block) -> str | None:
     """The setting that the item above, a question, a label or a heading is about."""
     intro = block.intro
-    texts = [heading.text.text for heading in reversed(block.headings) if heading.level > 2]
+    texts = [heading.text.text for heading in reversed(block.headings) if heading.level > 1]
     if intro is not None and (block.item or intro.text.text.rstrip()[-1:] in (":", "?")):
         texts.insert(0, intro.text.text)
     for text in texts:

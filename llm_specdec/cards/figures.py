@@ -7,11 +7,14 @@ from itertools import pairwise
 
 from llm_specdec.cards.found import Value
 from llm_specdec.cards.lexicon import (
+    IMPERATIVE,
     LIMITS,
     NAME_SPOILED_AFTER,
     NAME_SPOILED_BEFORE,
     NAMES,
+    RECOMMENDS,
 )
+from llm_specdec.cards.modes import mentions
 
 NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.])(?<![A-Za-zА-я]-)(?<!\d:)(?:(?<=[\s=:(\[,])[-+])?"
@@ -157,7 +160,7 @@ def figures(text: str, topic: str | None = None) -> list[Figure]:
 
 
 def _after(text: str, name: Name, limit: int, numbers: list[re.Match[str]]) -> list[Figure]:
-    """The figures between a name and the next name."""
+    """The figures between a name and the next name: one, or one for each mode."""
     inside = [m for m in numbers if name.end <= m.start() < limit]
     found: list[Figure] = []
     position = 0
@@ -166,17 +169,23 @@ def _after(text: str, name: Name, limit: int, numbers: list[re.Match[str]]) -> l
         if _counts_something_else(text, match, name.setting):
             position += 1
             continue
-        gap = text[name.end : match.start()]
-        if not found and not _gap_is_fine(gap):
-            return []
         figure, taken = _read(text, name.setting, inside[position:], name.start)
-        if figure is None:
-            if not found:
-                return []
+        start = found[-1].end if found else name.end
+        gap = text[start : match.start()]
+        fits = _goes_on(text, found[-1], figure, limit) if found and figure else _gap_is_fine(gap)
+        if figure is None or not fits:
             break
         found.append(figure)
         position += taken
     return _one_of_many(text, found)
+
+
+def _goes_on(text: str, last: Figure, figure: Figure, limit: int) -> bool:
+    """Whether a further figure still is the name's: a list, another mode, a point in a span."""
+    link = text[last.end : figure.start]
+    if _enumerates(link) or figure.is_range != last.is_range:
+        return True
+    return bool(mentions(text[last.end : min(limit, figure.end + 40)]))
 
 
 def _read(
@@ -188,7 +197,7 @@ def _read(
     if value is None:
         return None, 1
     before = text[: first.start()].rstrip("\"'`([ ")
-    if EXCLUDED_BEFORE.search(before) and not re.search(r"\bfrom\s*$", before):
+    if EXCLUDED_BEFORE.search(before + " ") and not re.search(r"\bfrom\s*$", before):
         return None, 1
     if len(matches) > 1:
         second = matches[1]
@@ -223,6 +232,9 @@ def _gap_is_fine(gap: str) -> bool:
     if FIELD.fullmatch(gap):
         return True
     if len(gap) > 90 or STRUCTURE_WORD.search(gap):
+        return False
+    rest = re.split(r"[,;|·]", gap)[1:]
+    if rest and rest[-1] not in RECOMMENDS and rest[-1] not in IMPERATIVE:
         return False
     return not re.search(r"[!。]|\.\s", gap)
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from llm_specdec.cards import lexicon as lex
 from llm_specdec.cards.clean import BREAK
+from llm_specdec.cards.figures import names
 
 SENTENCE_END = re.compile(
     rf"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\bapprox\.)(?<!\bca\.)(?<!\bz\.B\.)(?<!\bpen\.)(?<!\btemp\.)(?<!\brep\.)[\"')\]]*\s+(?=\S)|(?<=[。！？])|{BREAK}\n?"
@@ -157,7 +158,22 @@ def is_advice(
         return False
     if "imperative" in kinds and context is not Verdict.OUT:
         return True
-    return context is Verdict.ADVICE or question
+    return (context is Verdict.ADVICE and not _observes(sentence, start)) or question
+
+
+OBSERVES = re.compile(
+    r"""^\W*(?:at|with|above|below|over|under|beyond|using|when|if|from|once|bei|mit|ab|über|unter|wenn|avec|à|au-delà|si|con|a|por\s+encima|com|acima|sopra|oltre|se|при|с|выше|ниже|если|met|bij|przy|z|w)\s+
+    (?:(?:a|an|the|any|einer?|eine[mr]|une?|una?|um|uma|la|le|el|o)\s+)?(?:\w+\s+){0,2}$""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def _observes(sentence: str, start: int) -> bool:
+    """ "At a temperature of 1.2 it mixes languages": what happens, not what to do."""
+    before = sentence[:start]
+    known = names(before)
+    after = re.split(r"[.;](?=\s|$)", sentence[start:])[0]
+    return bool(known) and bool(OBSERVES.match(before[: known[0].start])) and len(after.split()) > 3
 
 
 def _segment(sentence: str, start: int, end: int) -> tuple[int, int]:

@@ -11,14 +11,14 @@ NON_THINKING = Words(
     (?:thinking|reasoning)(?: mode)?\s*[=:]\s*(?:off|false|disabled|no|none)|enable_thinking["']?\s*[=:]\s*(?:False|0|off|no)
     (?:disabl(?:e|ed|ing)|turn(?:ed|ing)? off|switch(?:ed|ing)? off|no) (?:the )?(?:thinking|reasoning)(?: mode)?|instruct(?:ion)?[\s-]mode|(?:in|for|with) instruct(?! tun)|instruct:|direct(?:-answer)? mode
     ohne (?:Denken|Denkmodus|Nachdenken|Reasoning)|(?:Denk-?|Thinking-?|Reasoning-?)modus aus|Nicht-Denk-?modus|sans (?:réflexion|raisonnement)|mode sans réflexion|sin (?:pensamiento|razonamiento|pensar|razonar)|modo sin \w+|sem (?:raciocínio|pensamento|pensar)|senza (?:ragionamento|pensiero|ragionare)
-    düşünme(?:den| kapalı| modu kapalı)|düşünmeyen mod\w*|düşünmesiz|без (?:размышлени|рассуждени)\w*|bez (?:myślenia|rozumowania)|zonder (?:denken|redeneren)|instruct-?modus|mode instruct|modo instruct|режим\w* instruct|instruct modu\w*""",
+    düşünme(?:den| kapal\w*| modu kapal\w*)|(?:Denken|Nachdenken|Reasoning) (?:ist )?aus(?:geschaltet)?|(?:réflexion|raisonnement) désactivée?|(?:pensamiento|razonamiento) (?:desactivado|apagado)|(?:raciocínio|pensamento) (?:desativado|desligado)|(?:ragionamento|pensiero) (?:disattivato|spento)|(?:размышлени|рассуждени)\w* (?:выключен|отключен|отключён)\w*|(?:выключенн|отключ[её]нн)\w+ (?:размышлени|рассуждени)\w*|denken uit(?:geschakeld)?|düşünmeyen mod\w*|düşünmesiz|без (?:размышлени|рассуждени)\w*|bez (?:myślenia|rozumowania)|zonder (?:denken|redeneren)|instruct-?modus|mode instruct|modo instruct|режим\w* instruct|instruct modu\w*""",
     r"非思考(?:模式|モード)? 无思考(?:模式)? 不思考(?:模式)? 关闭思考 思考なし 思考オフ 思考を?(?:無効|オフ) 비사고\s*모드? 사고\s*(?:없이|끄기)",
 )
 THINKING = Words(
     r"""(?:/|\\)think|think(?:ing)?[\s-]mode|reasoning[\s-]mode|with (?:thinking|reasoning)(?: mode)?(?: (?:is )?(?:turned |switched )?(?:on|enabled))?|(?:thinking|reasoning)(?: mode| trace)? (?:is )?(?:turned |switched )?(?:on|enabled)
     (?:thinking|reasoning)(?: mode)?\s*[=:]\s*(?:on|true|enabled|yes)|enable_thinking["']?\s*[=:]\s*(?:True|1|on|yes)|(?:in|for|when|while) (?:thinking|reasoning)(?! (?:tasks?|problems?|work|benchmarks?|models?|questions?))|(?:enable|turn on|switch on)(?:d|ed|ing)? (?:the )?(?:thinking|reasoning)|thinking:
     mit (?:Denken|Denkmodus|Nachdenken)|Denk-?modus|Thinking-?Modus|avec (?:réflexion|raisonnement)|mode (?:de )?(?:réflexion|raisonnement|pensée)|mode thinking|con (?:pensamiento|razonamiento)|modo (?:de )?(?:pensamiento|razonamiento|pensar)|modo thinking|com (?:raciocínio|pensamento)|modo (?:de )?(?:raciocínio|pensamento)|con (?:ragionamento|pensiero)|modalità (?:di )?(?:ragionamento|pensiero)
-    düşünme (?:modu\w*|açık|açıkken)|düşünen mod\w*|düşünerek|режим\w* (?:размышлени|рассуждени|мышлени)\w*|с (?:размышлени|рассуждени)\w*|tryb\w* (?:myślenia|rozumowania)|denkmodus|met denken""",
+    düşünme (?:modu\w*|açık\w*)|düşünen mod\w*|düşünerek|режим\w* (?:размышлени|рассуждени|мышлени)\w*|с (?:размышлени|рассуждени)\w*|tryb\w* (?:myślenia|rozumowania)|denkmodus|met denken""",
     r"思考(?:模式|モード) 开启思考 打开思考 深度思考(?:模式)? 思考あり 思考オン 사고\s*모드 생각\s*모드",
 )
 BARE_THINKING = Words(
@@ -27,7 +27,7 @@ BARE_THINKING = Words(
 )
 BARE_INSTRUCT = Words(r"instruct|non-thinking|chat mode")
 EVERY = Words(
-    r"""(?:both|all|either|any|every|whatever(?: the)?|each) (?:the )?(?:modes?|cases?|tasks?|uses?|kinds? of tasks?|use cases)|in both cases|beide\w? Modi|in beiden Fällen|les deux modes|dans les deux cas|ambos modos|en ambos casos|ambos os modos|entrambe le modalità|in entrambi i casi|her iki mod\w*|обоих режим\w*|оба режима|во всех случаях|obu tryb\w+|beide modi""",
+    r"""general (?:chat|conversation|dialogues?|purpose|use|tasks?)|(?:both|all|either|any|every|whatever(?: the)?|each) (?:the )?(?:modes?|cases?|tasks?|uses?|kinds? of tasks?|use cases)|in both cases|beide\w? Modi|in beiden Fällen|les deux modes|dans les deux cas|ambos modos|en ambos casos|ambos os modos|entrambe le modalità|in entrambi i casi|her iki mod\w*|обоих режим\w*|оба режима|во всех случаях|obu tryb\w+|beide modi""",
     r"两种模式 所有模式 任何模式 兩種模式 どちらのモード 両モード 全モード 두\s*모드 모든\s*모드",
 )
 GENERAL = Words(
@@ -74,6 +74,10 @@ TASKS = {
         r"摘要 总结 要約 요약",
     ),
     "extraction": Words(r"(?:data |information )?extraction|structured output", r"抽取 提取 抽出"),
+    "chat": Words(
+        r"chat(?:ting|s)?|conversations?|dialogues?|small talk|Gespräche?|conversación|conversa|sohbet\w*|диалог\w*",
+        r"聊天 对话 会話 대화",
+    ),
     "factual": Words(r"factual(?: answers?| tasks?)?|facts"),
 }
 FOR = re.compile(

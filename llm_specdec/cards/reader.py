@@ -218,7 +218,7 @@ def _advised(sentence: str, context: Verdict, topic: str | None) -> list[Figure]
     """The figures of a sentence that are advice, recommended greedy decoding among them."""
     found = figures(sentence, topic)
     greedy = says_greedy(sentence)
-    if greedy is not None and not any(f.setting == "temperature" for f in found):
+    if greedy is not None and not any(f.setting == "temperature" and f.value == 0 for f in found):
         found.append(Figure("temperature", greedy, greedy + 1, 0))
     question = max(sentence.rfind("?"), sentence.rfind("？"))
     asked = question >= 0 and bool(names(sentence[:question]))

@@ -74,7 +74,7 @@ def _advises(header: Row) -> bool:
 def _is_measured(header: Row) -> bool:
     """A header with scores, benchmarks or training words: no table of advice."""
     kinds = {cue.kind for cell in header.cells for cue in cues(cell)}
-    return bool(kinds & {"measured", "trained", "withdrawn"})
+    return bool(kinds & {"measured", "trained"})
 
 
 def _setting(cell: str) -> str | None:
