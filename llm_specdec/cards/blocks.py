@@ -55,7 +55,7 @@ class Block:
 
     intro: the text that introduces the block, a list item's own intro being the list's.
     headings: outermost first; labels (bold lines, short lines ending in a colon) included.
-    group: what siblings have in common (the list, or the section).
+    label: "bold" or "colon" where a heading is a mere label.
     """
 
     kind: Kind
@@ -63,12 +63,17 @@ class Block:
     headings: tuple["Block", ...] = ()
     intro: "Block | None" = None
     level: int = 0
+    label: str = ""
     language: str = ""
     rows: list[Row] = field(default_factory=list)
     quoted: int = 0
     folded: int = 0
     item: bool = False
-    group: int = 0
+
+    @property
+    def intro_label(self) -> "Block | None":
+        """The innermost heading or label above."""
+        return self.headings[-1] if self.headings else None
 
     @property
     def raw_lines(self) -> list[tuple[int, str]]:
@@ -90,7 +95,6 @@ class _Frame:
     kind: str
     intro: Block | None = None
     last: Block | None = None
-    group: int = 0
 
 
 class _Walk:
@@ -98,8 +102,8 @@ class _Walk:
         self.blocks: list[Block] = []
         self.frames = [_Frame("document")]
         self.headings: list[Block] = []
-        self.groups = 0
-        self.folds: list[int] = []
+        self.folds: list[int] = []  # numbers of the open <details>, innermost last
+        self.folded = 0
 
     def run(self, tokens: list[Token]) -> list[Block]:
         index = 0
@@ -130,12 +134,10 @@ class _Walk:
 
     def _open(self, kind: str) -> None:
         outer = self.frames[-1]
-        self.groups += 1
-        group = outer.group if kind == "list_item_open" else self.groups
         intro = outer.last or outer.intro
         if kind == "list_item_open":
             intro = outer.intro
-        self.frames.append(_Frame(kind, intro, None, group))
+        self.frames.append(_Frame(kind, intro))
 
     def _close(self) -> None:
         closed = self.frames.pop()
@@ -156,7 +158,6 @@ class _Walk:
         block.quoted = self._quotes()
         block.folded = self.folds[-1] if self.folds else 0
         block.item = frame.kind == "list_item_open" and frame.last is None
-        block.group = frame.group
         self.blocks.append(block)
         return block
 
@@ -165,16 +166,10 @@ class _Walk:
         block = self._emit(Block("heading", Text.of(lines), level=level))
         block.intro = None
         self.headings.append(block)
-        self._new_section()
+        self.frames[-1].last = None
 
     def _drop_headings(self, level: int) -> None:
         self.headings = [h for h in self.headings if h.level < level]
-
-    def _new_section(self) -> None:
-        self.frames[-1].last = None
-        if len(self.frames) == 1:
-            self.groups += 1
-            self.frames[0].group = self.groups
 
     def _paragraph(self, lines: list[tuple[int, str]]) -> None:
         lines = [
@@ -189,22 +184,24 @@ class _Walk:
             self._label(text, bool(bold))
             return
         if self.frames[-1].last is None and not in_item:
-            self.headings = [h for h in self.headings if h.language != "colon" or not self._used(h)]
+            self.headings = [h for h in self.headings if h.label != "colon" or not self._used(h)]
         block = self._emit(Block("text", text))
         self.frames[-1].last = block
 
     def _used(self, label: Block) -> bool:
-        """Whether a list, table or code block has already stood below the label."""
-        return any(label in b.headings and (b.kind != "text" or b.item) for b in self.blocks)
+        """Whether a list, table, quote or code block has already stood below the label."""
+        return any(
+            label in b.headings and (b.kind != "text" or b.item or b.quoted > label.quoted)
+            for b in self.blocks
+        )
 
     def _label(self, text: Text, bold: bool) -> None:
         self._drop_headings(LABEL_LEVEL)
         intro = self.frames[-1].last
         block = self._emit(Block("heading", text, level=LABEL_LEVEL))
-        block.language = "bold" if bold else "colon"
+        block.label = "bold" if bold else "colon"
         block.intro = intro if intro and intro.text.text.rstrip().endswith(":") else None
         self.headings.append(block)
-        self.frames[-1].last = None if intro is None else self.frames[-1].last
         self.frames[-1].last = block.intro
 
     def _code(self, token: Token) -> None:
@@ -236,8 +233,8 @@ class _Walk:
     def _html(self, token: Token) -> None:
         for event in _Html().events(token.content, (token.map or [0])[0] + 1):
             if event.kind == "fold":
-                self.groups += 1
-                self.folds.append(self.groups)
+                self.folded += 1
+                self.folds.append(self.folded)
             elif event.kind == "unfold":
                 self._unfold()
             elif event.kind == "heading":

@@ -18,7 +18,7 @@ from llm_specdec.cards.modes import mentions
 
 NUMBER = re.compile(
     r"(?<![A-Za-z0-9_.])(?<![A-Za-zА-я]-)(?<!\d:)(?:(?<=[\s=:(\[,])[-+])?"
-    r"(?:[1-9]\d{0,2}(?:[,.\u202f' ]\d{3})+(?![\d])|\d+[.,]\d+|\d+|\.\d+)"
+    r"(?:[1-9]\d{0,2}(?:[,.\u202f' ]\d{3})+(?![\d])|\d+[.,]\d+|\d+|\.\d+|(?:zero|zéro|cero|ноль|sıfır)(?!-))"
     r"(?![A-Za-z0-9_%]|[.,]\d|\s?%|-(?:bit|shot|way|B\b))"
 )
 TO = re.compile(
@@ -120,6 +120,7 @@ def _spoiled(text: str, name: Name) -> bool:
 def parse(setting: str, raw: str) -> float | int | None:
     """A figure as written ("0,35", ".65", "32,768"), None where it cannot be this setting."""
     raw = raw.replace("'", "").replace("\u202f", "").replace(" ", "").lstrip("+")
+    raw = "0" if raw.isalpha() else raw
     whole = setting in ("max_tokens", "top_k")
     if whole:
         if re.fullmatch(r"\d{1,3}([.,]\d{3})+", raw):
@@ -154,6 +155,8 @@ def figures(text: str, topic: str | None = None) -> list[Figure]:
             ahead = [f for f in behind if not any(f.start == o.start for o in found)] or ahead
         found += ahead
     found += _unnamed_ranges(text, known, numbers, found)
+    if everything == known:
+        found += _unnamed_advice(text, known, numbers, found)
     if not everything and topic:
         found += _topical(text, topic, numbers)
     return sorted(found, key=lambda figure: figure.start)
@@ -346,6 +349,25 @@ def _unnamed_ranges(
         figure, count = _read(text, earlier[-1].setting, [first, second], earlier[-1].name_start)
         if figure and count == 2:
             yield figure
+
+
+def _unnamed_advice(
+    text: str, known: list[Name], numbers: list[re.Match[str]], found: list[Figure]
+) -> Iterator[Figure]:
+    """ "Temperature was 0.7 in the old card; we now recommend 0.5."."""
+    if len({name.setting for name in known}) != 1:
+        return
+    setting = known[0].setting
+    taken = {position for f in found for position in range(f.start, f.end)}
+    for match in numbers:
+        if match.start() in taken or match.start() < known[-1].end:
+            continue
+        clause = re.split(r"[,;:]\s|\s[–—]\s|\b(?:and|but)\b", text[: match.start()])[-1]
+        counts = _counts_something_else(text, match, setting)
+        if clause in RECOMMENDS and not counts and not names(clause) and len(clause) < 60:
+            figure, _ = _read(text, setting, [match], known[-1].start)
+            if figure:
+                yield figure
 
 
 def _topical(text: str, topic: str, numbers: list[re.Match[str]]) -> list[Figure]:

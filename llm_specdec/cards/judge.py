@@ -14,13 +14,15 @@ from llm_specdec.cards.clean import BREAK
 from llm_specdec.cards.figures import names
 
 SENTENCE_END = re.compile(
-    rf"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\bapprox\.)(?<!\bca\.)(?<!\bz\.B\.)(?<!\bpen\.)(?<!\btemp\.)(?<!\brep\.)[\"')\]]*\s+(?=\S)|(?<=[。！？])|{BREAK}\n?"
+    rf"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\bapprox\.)(?<!\bca\.)(?<!\bz\.B\.)(?<!\bpen\.)(?<!\btemp\.)(?<!\brep\.)[\"')\]]*\s+(?=\S)|(?<=[。！？])|{BREAK}\n?",
+    re.IGNORECASE,
 )
 SEGMENT_END = re.compile(
     r"[;:。]|,(?=\s)|\s[–—-]\s|[()]|\s(?:but|however|yet|while|whereas|aber|mais|pero|mas|ma|но|а|ama|ancak)\s|但|而"
 )
 NOT_ADVICE = re.compile(
     r"\b(?:not|n't|never|nicht|no\s+se|não|non|ne|nie|niet|не)\s+(?:\w+\s+){0,2}(?:recommend\w*|suggest\w*|advis\w*|best|optimal|ideal|empfohlen|empfehl\w*|recommand\w*|conseill\w*|recomend\w*|recomiend\w*|consigliat\w*|raccomandat\w*|рекоменд\w*|совет\w*|zalec\w*|aanbevolen|should|must)"
+    r"|(?:\b(?:do\s+not|never|must\s+not|should\s+not|cannot)|n't)\s+(?:ever\s+)?(?:use|set|run|go|try|choose|pick|raise|push|apply)\b"
     r"|n'est\s+pas\s+(?:recommand|conseill)\w*|(?:should|must|shouldn't|mustn't)\s*(?:not|never)|öner(?:il)?(?:mez|miyor|miyoruz)\w*|不(?:推荐|建议)|推奨(?:しません|されません)|非推奨|권장하지",
     re.IGNORECASE,
 )

@@ -39,7 +39,7 @@ class Words:
 
 _NAMES = {
     "temperature": rf"""{L}temperat(?:ure|uur|ur|ura|uras|ures|uren|urze|ury|urę|uru|urou)s?{R}
-        {L}temp{R}\.?  {L}(?-i:T)(?=\s*[=≈:]\s*[\d.])  température  s[ıi]cakl[ıi]k\w*
+        {L}temp{R}\.?  {L}(?-i:T)(?=\s*[=≈:]\s*[\d.])  température  s[ıi]cakl[ıi][kğ]\w*
         температур\w*  温度 溫度 온도 {L}suhu{R} nhiệt\sđộ lämpötila\w* teplot\w+ θερμοκρασία
         درجة\sالحرارة तापमान""",
     "top_p": rf"""{L}top[\s_-]*p{R}(?![\s-]*(?:\d+\s*%))  {L}nucleus(?:[\s-]+sampling)?{R}
@@ -148,17 +148,18 @@ RECOMMENDS = Words(
     best(?! (?:of|score|scores|model|checkpoint|in class|open|result on|single|token))|optimal(?:ly)?|optimum|ideal(?:ly)?
     sweet spot|prefer(?:s|red|ably)?|essential|mandatory|obligatory|compulsory|indispensable|required|must|needs?|necessary
     we ask you|please|tips?|tuned for|good (?:starting points?|defaults?|values?|settings)|sane defaults?
+    (?:settings?|parameters|values?|samplers?|flags|options) to use|has to|have to
     (?:my|our) (?:\w+ )?(?:settings?|presets?|samplers?|parameters|configuration|config|setup|pick|choice)
     I (?:use|run|like|set|keep)|intended settings?|go with|stick (?:to|with)|rule of thumb|always use|always set
     empf(?:iehl|ohl|ehl)\w*|rate(?: ich| wir)?|ratsam|vorschl[aä]g\w*|schlagen|sollten?|am besten|bitte|bewährt\w*|beste\w?
     unerlässlich|zwingend|erforderlich|notwendig|Pflicht|unverzichtbar|muss|müssen
-    recommand\w*|conseill\w*|conseils?|suggér\w*|préconis\w*|devrai\w+|il faut|idéal\w*|optimal\w*|meilleur\w*|obligatoire\w*|de préférence
+    recommand\w*|conseill\w*|conseils?|suggér\w*|préconis\w*|devrai\w+|il faut|doit|doivent|idéal\w*|optimal\w*|meilleur\w*|obligatoire\w*|de préférence
     recom(?:end|iend)\w*|sug(?:er|ier)\w+|aconsej\w*|consejos?|conviene|debe(?:n|ría|rían|rá)?|mejor(?:es)?|óptim\w+|obligatori\w+|imprescindible\w*
     sugest\w+|aconselh\w*|deve(?:m|ria|riam)?|melhor(?:es)?|ótim\w+|ideai?s|obrigatóri\w+
     consigli\w*|raccomand\w*|sugger\w*|dovrebbe\w*|deve|devono|miglior\w*|ottimal\w+|obbligatori\w+
     aanbe(?:vel|vol)\w*|raden|aanraden|advi(?:es|seren)|verplicht|het best\w*|moet
     öner\w*|tavsiye\w*|en iyi|zorunlu\w*|şart(?:tır)?
-    рекоменд\w*|советуе\w+|совету\w+|предлага\w+|лучш\w+|оптимальн\w+|следует|стоит|обязател\w+|необходим\w*
+    рекоменд\w*|советуе\w+|совету\w+|предлага\w+|лучш\w+|оптимальн\w+|следует|стоит|должн\w+|обязател\w+|необходим\w*|συνιστ\w+|προτείν\w+
     zalec\w*|polec\w*|sugeruj\w*|najlep\w+|należy|powin\w+|obowiązkow\w+
     doporuč\w*|rekommend\w*|anbefal\w*|föreslå\w*|bör|suosit\w*|suositel\w*|рекоменду\w*|радимо
     disarankan|menyarankan|sarankan|rekomendasi|wajib|khuyến nghị|khuyên dùng|đề xuất|nên
@@ -177,12 +178,12 @@ IMPERATIVE = Words(
     r"使用 设置为 设为 設為 設定 采用 用いて 使って 설정 사용",
 )
 NOT_IMPERATIVE = re.compile(
-    r"(?:\b(?:we|they|it|who|which|that|to|not|n't|can|could|may|might|would|benchmarks?|users?|people|"
+    r"(?:n't|\b(?:we|they|it|who|which|that|to|not|can|could|may|might|would|benchmarks?|users?|people|"
     r"scripts?|demo|demos|the|a|of|our|their|its|in|this|training|runs?|test)|不|未|被|我们|所)\s*$",
     re.IGNORECASE,
 )
 REQUIRES = Words(
-    r"""essential|mandatory|obligatory|compulsory|indispensable|required|requires|must|necessary|vital|imperative|non-negotiable|needs
+    r"""essential|mandatory|obligatory|compulsory|indispensable|required|requires|must|necessary|vital|imperative|non-negotiable|needs|has to|have to
     zwingend|Pflicht|unerlässlich|erforderlich|notwendig|unverzichtbar|obligatorisch|muss|müssen
     obligatoire\w*|indispensable\w*|nécessaire\w*|essentiel\w*|impérati\w+|doit|doivent|requis\w*|il faut
     obligatori\w+|imprescindible\w*|esencial\w*|necesari\w+|debe|deben
@@ -208,7 +209,7 @@ MEASURED = Words(
     r"""benchmark\w*|evaluat\w*|evals?|pass@\d+|scores?|scored|scoring|accuracy|leaderboard\w*|harness|reproduc\w*|measur(?:ed|ement|ements|ing)
     single run|runs? with|was run|were run|(?:was|were) (?:obtained|drawn|sampled|generated|produced|computed|decoded)|drawn (?:at|with)|averaged|mean of|means of
     baselines?|compar(?:ed|ison|isons|e)|results? (?:were|was|are|come|comes|obtained|above|below|on|table)|tests?|test (?:set|suite|run|runs|results|protocol)|protocol
-    ran (?:at|with)|we (?:used|ran|sampled|set)|MMLU\S*|AIME\S*|GPQA\S*|HumanEval\S*|GSM8K|MATH-500|LiveCodeBench|SWE-?\w*|IFEval|arena|reported
+    ran (?:at|with)|we (?:used|ran|sampled|set)|MMLU\S*|AIME\S*|GPQA\S*|HumanEval\S*|GSM8K|MATH-500|LiveCodeBench|SWE-\w+|IFEval|arena|reported
     Auswertung\w*|ausgewertet|gemessen|Messung\w*|Ergebnis\w*|bewertet|Bewertung\w*|Testl[aä]uf\w*|Vergleich\w*|verglichen
     évalu\w*|mesur\w*|résultats?|comparaison|comparé\w*|obtenus?|evalu\w*|medid\w*|medim\w*|resultados?|puntuaci\w*|comparaci\w*|obtenid\w*|pruebas?|benchmarks?
     avali\w*|comparaç\w*|obtid\w*|testes?|valut\w*|misurat\w*|risultat\w*|punteggi\w*|ottenut\w*|confront\w*
@@ -304,33 +305,34 @@ ABOUT_OTHER = Words(
 # ---------------------------------------------------------------- negation
 
 NEGATES_BEFORE = re.compile(
-    r"""(?:\b(?:no|never|avoid|omit|skip|drop|disable|forgo|ditch|without|leave\s+out|turn\s+off|switch\s+off|stay\s+away\s+from|refrain\s+from(?:\s+using)?
+    r"""(?:\b(?:no|never|avoid|omit|skip|drop|disable|forgo|ditch|without|leave\s+out|turn\s+off|switch\s+off|stay\s+away\s+from|refrain\s+from(?:\s+using)?|advise\s+against(?:\s+using)?|discourage|(?:do\s+not|don't|not)\s+(?:recommend|advise|suggest)(?:\s+using)?
     |(?:do\s+not|don't|don’t|must\s+not|should\s+not|shouldn't|mustn't|never|cannot|can't|may\s+not)\s+(?:ever\s+)?(?:use|set|add|send|pass|apply|enable|include|supply|put|give|write|provide|turn\s+on|switch\s+on|activate|specify|run(?:\s+it)?(?:\s+with)?|decode|sample|go|try|employ|insert)
     |kein(?:e|en|em|er)?|niemals|nie|vermeide[nt]?(?:\s+Sie)?|verzichte[nt]?\s+(?:Sie\s+)?auf|ohne
-    |pas\s+de|aucune?|jamais(?:\s+de)?|évite[zr]|n'utilise[zr]\s+(?:pas|jamais)|ne\s+pas\s+utiliser|n'ajoutez\s+pas|sans|ne\s+mettez\s+pas
-    |no\s+(?:use[ns]?|utilice[n]?|utilices|añad[ae]n?|pong[a]n?|emplee[n]?|agregue[n]?|incluya[n]?)|nunca(?:\s+use[n]?)?|evite[n]?|evita[r]?|sin|ning[úu]n
-    |não\s+(?:use|utilize|adicione|inclua|coloque|envie)|nunca(?:\s+use)?|evite|sem|nenhum
-    |non\s+(?:usare|usate|utilizzare|utilizzate|aggiungere|aggiungete|impostare|inserire)|mai|evita(?:re|te)?|senza|niente|nessun
-    |не\s+(?:используйте|применяйте|добавляйте|ставьте|задавайте|включайте|указывайте|пишите|передавайте)|избегайте|никак\w+|никогда\s+не\s+используйте|отключите|без|не\s+следует\s+использовать|нельзя\s+использовать
+    |pas\s+de|aucune?|jamais(?:\s+de)?|évite[zr]|n'utilise[zr]\s+(?:pas|jamais)|ne\s+pas\s+utiliser|ne\s+(?:faut|doit|devez|doivent)\s+pas\s+(?:utiliser|employer|mettre|ajouter|activer)|déconseill\w+(?:\s+d'utiliser)?|n'ajoutez\s+pas|sans|ne\s+mettez\s+pas
+    |no\s+se\s+(?:recomienda|aconseja)(?:\s+(?:usar|utilizar|el\s+uso\s+de))?|desaconsej\w+|no\s+(?:use[ns]?|utilice[n]?|utilices|añad[ae]n?|pong[a]n?|emplee[n]?|agregue[n]?|incluya[n]?)|nunca(?:\s+use[n]?)?|evite[n]?|evita[r]?|sin|ning[úu]n
+    |não\s+(?:se\s+)?recomenda\w*(?:\s+(?:usar|o\s+uso\s+de))?|não\s+(?:use|utilize|adicione|inclua|coloque|envie)|nunca(?:\s+use)?|evite|sem|nenhum
+    |(?:si\s+)?sconsigli\w+(?:\s+l'uso\s+di)?|non\s+si\s+consiglia|non\s+(?:usare|usate|utilizzare|utilizzate|aggiungere|aggiungete|impostare|inserire)|mai|evita(?:re|te)?|senza|niente|nessun
+    |не\s+(?:рекоменду\w+|совету\w+)(?:\s+использовать)?|не\s+(?:используйте|применяйте|добавляйте|ставьте|задавайте|включайте|указывайте|пишите|передавайте)|избегайте|никак\w+|никогда\s+не\s+используйте|отключите|без|не\s+следует\s+использовать|нельзя\s+использовать
     |geen|gebruik\s+geen|vermijd|nooit|zonder|nie\s+używaj(?:cie)?|unikaj(?:cie)?|bez|żadn\w+|jangan\s+(?:gunakan|pakai)|hindari|đừng\s+dùng|không\s+dùng|không\s+nên\s+dùng)\s+
     |(?:请?不要(?:使用|添加|加入|设置|启用|采用|开启|写)?|请?勿(?:使用|添加|设置)?|切勿(?:使用|添加)?|避免(?:使用)?|不(?:建议|推荐|应|宜|可|能|得)(?:使用|采用|设置|添加)|禁用|禁止(?:使用)?|关闭|不使用|别用)\s*)
-    (?:(?:a|an|any|the|your|own|even|use|using|adding|setting|sending|passing|writing|including|supplying|enabling|of|with|in|to|on|both|either|neither|de|d'|un|une|el|la|los|las|uno|o|os|as|um|uma|il|lo|gli|le|den|die|das|ein|eine|einen|bir|het|een|le|du)\s+|[`"'(]\s*)*$""",
+    (?:(?:a|an|any|the|your|own|even|use|using|usar|utilizar|utiliser|zu|verwenden|adding|setting|sending|passing|writing|including|supplying|enabling|of|with|in|to|on|both|either|neither|de|d'|un|une|el|la|los|las|uno|o|os|as|um|uma|il|lo|gli|le|den|die|das|ein|eine|einen|bir|het|een|le|du)\s+|[`"'(]\s*)*$""",
     re.IGNORECASE | re.VERBOSE,
 )
 NEGATES_AFTER = re.compile(
     r"""^[`"')\s]*(?:\([^)]*\)\s*)?(?:
-    (?:is|are|was|decoding|sampling|search)?\s*(?:must|should|may|can|shall|ought)\s*(?:not|never)\s+(?:to\s+)?be\s+(?:used|set|enabled|added|sent|applied|passed|given|combined)
+    (?:-\w+\s+)?(?:must|should|has\s+to|needs\s+to|ought\s+to)\s+(?:always\s+)?(?:be|stay|remain)\s+(?:kept\s+|left\s+|switched\s+|turned\s+)?(?:off|disabled|empty|unset|blank|out|omitted|avoided)
+    |(?:is|are|was|decoding|sampling|search)?\s*(?:must|should|may|can|shall|ought)\s*(?:not|never)\s+(?:to\s+)?be\s+(?:used|set|enabled|added|sent|applied|passed|given|combined)
     |(?:is|are)\s+(?:strongly\s+|strictly\s+|explicitly\s+)?(?:not\s+(?:recommended|advised|advisable|allowed|supported)|discouraged|forbidden|off[\s-]limits|harmful|prohibited|to\s+be\s+avoided|ruled\s+out)
     |(?:is\s+)?not\s+recommended
     |[:=|–—-]?\s*(?:off|never|disabled|do\s+not\s+use|don't\s+use|not\s+used|unused|forbidden|avoid)\s*(?=[.;,!)\n]|$)
     |(?:switched|turned|left)?\s*(?:off|out|unset|disabled|empty|blank|alone)(?=\s*(?:[.;,!)\n]|$|and|or))
-    |(?:nicht|niemals|nie)\s+(?:verwenden|nutzen|benutzen|setzen|einsetzen|aktivieren|hinzufügen)|(?:sollte\w*|darf|dürfen)\s+nicht\s+\w+\s+werden|weglassen|ist\s+nicht\s+(?:empfohlen|zu\s+empfehlen)|aus(?:schalten|lassen)
+    |(?:-?\w+\s+)?sollte\w*\s+(?:nicht\s+\w+\s+werden|verzichtet\s+werden|vermieden\s+werden)|(?:nicht|niemals|nie)\s+(?:verwenden|nutzen|benutzen|setzen|einsetzen|aktivieren|hinzufügen)|(?:sollte\w*|darf|dürfen)\s+nicht\s+\w+\s+werden|weglassen|ist\s+nicht\s+(?:empfohlen|zu\s+empfehlen)|aus(?:schalten|lassen)
     |(?:est|sont)\s+(?:à\s+éviter|déconseillé\w*|interdit\w*|proscrit\w*)|ne\s+(?:doit|doivent)\s+pas\s+être|à\s+éviter|déconseillé\w*
     |no\s+(?:se\s+recomienda|debe\s+usarse|debe\s+utilizarse|está\s+recomendad\w+)|está\s+desaconsejad\w+|desaconsejad\w+|prohibid\w+
     |não\s+(?:é\s+recomendad\w+|deve\s+ser|se\s+recomenda)|desaconselhad\w+|proibid\w+
     |non\s+(?:è\s+consigliat\w+|va\s+usat\w+|deve\s+essere|vanno\s+usat\w+)|sconsigliat\w+|da\s+evitare|vietat\w+
     |(?:['’]?\w{0,3}\s*)?(?:kullanmayın(?:ız)?|kullanılmamalı\w*|eklemeyin(?:iz)?|önerilmez|önerilmiyor|önermiyoruz|kaçının(?:ız)?|ayarlamayın|yazmayın|göndermeyin|vermeyin|yasak\w*|kapatın|kapalı\s+(?:tutun|olmalı))
-    |(?:использовать\s+)?не\s+(?:рекоменду\w+|следует|используйте|нужно\s+использовать|применяйте|добавляйте|советуем)|запрещен\w*|нельзя|(?:должн\w+|нужно)\s+(?:быть\s+)?(?:отключ\w+|выключ\w+)|противопоказан\w*
+    |(?:использовать\s+)?не\s+(?:рекоменду\w+|следует|используйте|нужно\s+использовать|применяйте|добавляйте|советуем)|запрещен\w*|(?:использовать\s+)?нельзя|(?:должн\w+|нужно)\s+(?:быть\s+)?(?:отключ\w+|выключ\w+)|противопоказан\w*
     |nie\s+(?:jest\s+zalecan\w+|należy|powinn\w+|używać)|niet\s+(?:gebruiken|aanbevolen)|wordt\s+afgeraden|jangan\s+digunakan|tidak\s+disarankan
     |(?:\s|[a-z]){0,4}(?:は|を|の使用は|の利用は|も|による\w+は)?(?:使用し|利用し|使わ|設定し|追加し|与え|入れ|用い)ない|(?:は|の使用は|を)?(?:使用|利用|指定|設定)?(?:は|を)?(?:しないで|避けて|お避け|非推奨|推奨(?:しません|されません|していません)|禁止|厳禁)
     |(?:을|를|은|는)?\s*(?:사용하지\s*(?:마|않|말)|쓰지\s*(?:마|않|말)|피하|권장하지\s*않|추가하지\s*마|비추천|금지)

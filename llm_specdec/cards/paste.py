@@ -5,52 +5,58 @@ import re
 from llm_specdec.cards import lexicon as lex
 from llm_specdec.cards.blocks import LABEL_LEVEL, Block
 
+FORWARD = re.compile(
+    r":\s*$|\b(?:below|follow\w*|quoted|copied|pasted|verbatim|unchanged)\b|以下|下面"
+)
+
 
 class Paste:
-    """Follows a card for parts that are another model's card, marked as such."""
+    """Follows a card block by block.
+
+    A mark covers the quote or code block right below it. A heading (or a label with neither
+    below) covers its section, if the first heading inside is deeper; a pasted card that brings
+    headings of its own rank covers all that follows, up to words like "about this quant".
+    """
 
     def __init__(self) -> None:
-        self.heading: Block | None = None
-        self.to_the_end = False
-        self.armed: Block | None = None
+        self.mark: Block | None = None  # its quote or code block is next, or going on
+        self.heading: Block | None = None  # its section is going on
+        self.scoped: bool | None = None  # None until the first heading inside
 
     def covers(self, block: Block) -> bool:
         """Whether a block, met in order, belongs to a pasted card."""
-        if block.kind == "heading" and self.heading is not None:
-            self._at_heading(block)
+        if self.heading is not None and block.kind == "heading" and self._ends_at(block):
+            self.heading = None
         if self.heading is not None:
             return True
-        if self._starts(block):
+        mark, self.mark = self.mark, None
+        if mark is not None and (block.kind == "code" or block.quoted > mark.quoted):
+            self.mark = mark
             return True
-        armed, self.armed = self.armed, None
-        if armed is not None and (block.kind == "code" or block.quoted > armed.quoted):
-            self.armed = armed if block.quoted > armed.quoted else None
+        if mark is not None and mark.kind == "heading" and mark is block.intro_label:
+            self.heading, self.scoped = mark, None
             return True
-        text = block.text.text
-        if block.kind == "text" and text in lex.PASTED and _announces(text):
-            self.armed = block
-        return False
+        return self._starts(block)
 
     def _starts(self, block: Block) -> bool:
-        if block.kind == "heading" and block.text.text in lex.PASTED:
-            self.heading = block
-            self.to_the_end = False
+        text = block.text.text
+        if text not in lex.PASTED:
+            return False
+        if block.kind == "heading" and block.label != "colon":
+            self.heading, self.scoped = block, None
             return True
-        return False
+        if block.kind == "heading" or (block.kind == "text" and FORWARD.search(text)):
+            self.mark = block
+        return block.kind == "heading"
 
-    def _at_heading(self, block: Block) -> None:
+    def _ends_at(self, block: Block) -> bool:
         assert self.heading is not None
-        if (block.text.text in lex.PASTE_ENDS and block.text.text not in lex.PASTED) or (
-            self.heading.folded and block.folded != self.heading.folded
-        ):
-            self.heading = None
-        elif self.heading.level < LABEL_LEVEL and not self.to_the_end:
-            self.to_the_end = block.level <= self.heading.level
-
-
-def _announces(text: str) -> bool:
-    return text.rstrip().endswith(":") or bool(
-        re.search(
-            r"\b(?:below|follow\w*|quoted|copied|pasted|verbatim|unchanged)\b|以下|下面", text
-        )
-    )
+        own = block.text.text in lex.PASTE_ENDS and block.text.text not in lex.PASTED
+        if own or (self.heading.folded and block.folded != self.heading.folded):
+            return True
+        if block.level >= LABEL_LEVEL:
+            return False
+        deeper = block.level > self.heading.level
+        if self.scoped is None:
+            self.scoped = deeper
+        return self.scoped and not deeper

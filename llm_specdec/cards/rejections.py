@@ -11,7 +11,9 @@ TEMPERATURE_ZERO = re.compile(
     r"\b(?:temp(?:erature|\.)?|T)\s*(?:[=:]|of|to|at)?\s*(?:0(?:\.0+)?|zero)(?![\d.,]\d|\w)",
     re.IGNORECASE,
 )
-CLAUSE = re.compile(r"[;。.!?](?=\s|$)|:\s|\s[–—]\s|,\s(?=(?:but|aber|mais|pero|mas|но|ama)\b)")
+CLAUSE = re.compile(
+    r"[;。.!?](?=\s|$)|:\s|\s[–—]\s|,\s(?=(?:and|so|but|und|et|y|e|и|ve|aber|mais|pero|mas|но|ama)\b)"
+)
 
 
 def rejections(sentence: str, context: Verdict) -> Iterator[tuple[str, int]]:
@@ -96,9 +98,12 @@ def says_greedy(sentence: str) -> int | None:
     if not spans or any(s == "greedy" for s, _ in rejections(sentence, Verdict.NEUTRAL)):
         return None
     start, end = spans[0]
-    before, _ = _clause(sentence, start, end)
-    if re.search(
-        r"\b(?:not|n't|no|never|than|instead|unlike|or|over|from)\b", before, re.IGNORECASE
-    ):
-        return None
-    return start
+    before, after = _clause(sentence, start, end)
+    return None if NEGATION.search(f"{before} {after}") else start
+
+
+NEGATION = re.compile(
+    r"\b(?:not|no|never|than|instead|unlike|or|over|from|nicht|kein\w*|nie|pas|jamais|nunca|não|non|mai|не|нельзя|değil|geen|niet)\b"
+    r"|n't|\w+(?:mayın|meyin|maz|mez)\b|不|勿|ない|避け|않|마세요|피하",
+    re.IGNORECASE,
+)
