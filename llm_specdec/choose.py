@@ -88,6 +88,13 @@ def _own_head(choice: Choice, target: Anatomy) -> Choice:
     return replace(choice, why=lane.reason)
 
 
+def _computable(folder: Path) -> None:
+    """Refuse now what the engine would refuse at the first prompt."""
+    from llm_specdec.engine.drafters.dflash import config
+
+    config.read(folder)
+
+
 def _external(choice: Choice, target: Anatomy, drafter: str, force: bool) -> Choice:
     objection = fit.head_objection(target)
     if objection and not force:
@@ -100,6 +107,8 @@ def _external(choice: Choice, target: Anatomy, drafter: str, force: bool) -> Cho
         raise PairingError(
             f"{read.folder.name} does not fit {target.folder.name}: {differences[0]}"
         )
+    if read.kind == "dflash":
+        _computable(folder)
     return replace(
         choice,
         drafter=as_stored(drafter),

@@ -216,7 +216,8 @@ def read(folder: Path) -> Anatomy:
 
 
 def _text_config(config: dict[str, Any]) -> dict[str, Any]:
-    nested = next((config[k] for k in ("text_config", "llm_config") if k in config), None)
+    keys = ("text_config", "llm_config", "transformer_layer_config")  # the last: `speculators`
+    nested = next((config[k] for k in keys if k in config), None)
     return {**config, **nested} if isinstance(nested, dict) else config
 
 
@@ -269,7 +270,7 @@ def _own_code(config: dict[str, Any], folder: Path) -> str | None:
 
 
 def _dflash(path: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> DFlash:
-    settings = config.get("dflash_config")
+    settings = config.get("dflash_config") or _speculators_dflash(config)
     if not isinstance(settings, dict):
         raise CheckpointError(f"{path}: dflash_config is missing, it names the target's layers")
     ids, mask = settings.get("target_layer_ids"), whole(path, settings, "mask_token_id")
@@ -279,6 +280,14 @@ def _dflash(path: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> D
     version = 2 if any(name.startswith("candidate_selector.") for name in tensors) else 1
     targets = whole(path, config, "num_target_layers")
     return DFlash(version, block, tuple(ids), mask, targets, _fused(config, tensors))
+
+
+def _speculators_dflash(config: dict[str, Any]) -> dict[str, Any] | None:
+    """vLLM's `speculators` count layers from the embedding's output: id i is layer i - 1's."""
+    ids = config.get("aux_hidden_state_layer_ids")
+    if not isinstance(ids, list) or not all(isinstance(i, int) for i in ids):
+        return None
+    return {**config, "target_layer_ids": [i - 1 for i in ids]}
 
 
 def _fused(config: dict[str, Any], tensors: dict[str, Tensor]) -> int | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from llm_specdec.anatomy.checkpoint import KIND_WORDS, Anatomy
 from llm_specdec.anatomy.tokenizer import compare_tokenizers
 
+_PADDING = 1024  # entries by which two paddings of one vocabulary stay apart
 _DEAR = 0.5  # a draft pass that reads more than this share of a target pass rarely pays
 
 
@@ -91,10 +92,17 @@ def _dflash_mismatches(target: Anatomy, drafter: Anatomy) -> list[str]:
             f"layer ids: the drafter reads layer {max(ids)}, "
             f"the target's last is {target.layers - 1}"
         )
-    if drafter.vocab_size < target.vocab_size and not drafter.tokenizer:
+    tokens = target.tokenizer.highest_id + 1 if target.tokenizer else 0
+    sizes = (drafter.vocab_size, target.vocab_size)
+    if abs(sizes[0] - sizes[1]) >= _PADDING or min(sizes) < tokens:
         found.append(
-            f"vocabulary: the drafter has {drafter.vocab_size:,} entries, "
-            f"the target {target.vocab_size:,}"
+            f"vocabulary: the drafter has {sizes[0]:,} entries, the target {sizes[1]:,}"
+            + (f" for {tokens:,} tokens" if tokens else "")
+        )
+    elif dflash.mask_token_id >= target.vocab_size:
+        found.append(
+            f"mask token: the drafter's is {dflash.mask_token_id}, "
+            f"the target's last is {target.vocab_size - 1}"
         )
     return found
 

@@ -52,6 +52,46 @@ def test_a_drafter_of_another_shape_is_refused_with_both_figures(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("vocab_size", "problem"),
+    [
+        (49152 + 512, None),
+        (49152 - 512, None),
+        (50432, "vocabulary: the drafter has 49,152 entries, the target 50,432 for 4 tokens"),
+        (900, "vocabulary: the drafter has 49,152 entries, the target 900 for 4 tokens"),
+    ],
+)
+def test_vocabularies_may_differ_by_padding_alone(tmp_path, vocab_size, problem):
+    found = fit.mismatches(wide_target(tmp_path, vocab_size=vocab_size), read(DRAFTERS / "dflash2"))
+    assert found == ([problem] if problem else [])
+
+
+def test_a_drafter_in_the_speculators_packaging_is_read(tmp_path):
+    (tmp_path / "target").mkdir()
+    target = wide_target(tmp_path / "target")
+    inner = {"model_type": "qwen3", "hidden_size": 576, "num_hidden_layers": 1, "vocab_size": 49152}
+    config = {
+        "speculators_model_type": "dflash",
+        "transformer_layer_config": inner,
+        "aux_hidden_state_layer_ids": [2, 15, 28],
+        "mask_token_id": 4,
+        "block_size": 8,
+    }
+    folder = tmp_path / "drafter"
+    folder.mkdir()
+    write_json(folder / "config.json", config)
+    shapes = {
+        "fc.weight": ("F16", (576, 3 * 576)),
+        "hidden_norm.weight": ("F16", (576,)),
+        "d2t": ("I32", (32,)),
+    }
+    write_safetensors(folder / "model.safetensors", shapes)
+    drafter = read(folder)
+    assert drafter.kind == "dflash"
+    assert drafter.dflash.target_layer_ids == (1, 14, 27)
+    assert fit.mismatches(target, drafter) == []
+
+
 def test_a_model_drafter_needs_the_same_tokenizer(tmp_path):
     target = read(write_model(tmp_path / "a"))
     other = read(write_model(tmp_path / "b", tokenizer=tokenizer_json(words=("b", "a", "ab"))))

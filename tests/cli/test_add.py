@@ -5,8 +5,9 @@ from click.testing import CliRunner
 from llm.cli import cli
 
 from llm_specdec import registry
-from tests import heads
+from tests import heads, zoo
 from tests.checkpoints import qwen_head, tokenizer_json, trunk, write_model
+from tests.engine.drafters import dflash_checkpoints
 
 
 @pytest.fixture(autouse=True)
@@ -181,3 +182,25 @@ def test_a_head_that_cannot_be_tried_is_added_with_a_warning(models):
 def test_no_calibrate_loads_no_weights(models):
     result = specdec("add", "q", "--target", models / "head", "--no-calibrate")
     assert (result.exit_code, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ()),
+        ({"hidden_size": 32}, ("hidden size", "32", "64")),
+        ({"target_layer_ids": [0, 7]}, ("layer ids", "7", "1")),
+        ({"vocab_size": 5000}, ("vocabulary", "5,000", "96")),
+        ({"attention_bias": True}, ("attention_bias",)),
+    ],
+)
+def test_a_dflash_drafter_that_does_not_fit_is_refused_with_the_figures(tmp_path, changes, words):
+    zoo.write("llama", tmp_path / "target")
+    fitting = {"hidden_size": 64, "vocab_size": 96, "num_target_layers": 2}
+    raw = dflash_checkpoints.config(**{**fitting, "target_layer_ids": [0, 1], **changes})
+    drafter = dflash_checkpoints.save(tmp_path / "d", raw, dflash_checkpoints.weights(raw))
+    result = specdec("add", "q", "--target", tmp_path / "target", "--drafter", drafter)
+    if words:
+        assert refused(result, *words)
+    else:
+        assert registry.load().pairing("q").kind == "dflash"
