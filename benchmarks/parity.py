@@ -27,6 +27,7 @@ import mlx.core as mx
 from benchmarks import harness
 from llm_specdec.engine import loop, transforms
 from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.session import Session
 from llm_specdec.engine.target import Target
 from llm_specdec.engine.transforms import History, Sampling
 from tests import zoo
@@ -58,6 +59,10 @@ def sampled(args: argparse.Namespace) -> bool:
     return not any(r.caught for r in sound) and all(r.caught for r in wrong)
 
 
+def session(kind: str) -> Session:
+    return harness.smol(kind, "smollm2-mtp" if kind == "mtp" else "smollm2")
+
+
 def real_prompts(n: int) -> list[str]:
     kinds = ("explain", "code", "prose", "copy")
     texts = [prompt.text for prompt in harness.prompts(kinds)]
@@ -66,7 +71,7 @@ def real_prompts(n: int) -> list[str]:
 
 def real(args: argparse.Namespace) -> bool:
     """Token ids of each lane against mlx-lm's plain path."""
-    sessions = {kind: harness.smol(kind) for kind in KINDS}
+    sessions = {kind: session(kind) for kind in KINDS}
     texts = real_prompts(args.prompts)
     target = sessions["none"].target
     ids = [harness.rendered(target.tokenizer, text) for text in texts]
@@ -111,7 +116,7 @@ def penalties(args: argparse.Namespace) -> bool:
     print(f"{'lane':8} {'with':>21} {'without':>21}   accepted of drafted")
     same = True
     for kind in KINDS[2:]:
-        loaded = harness.smol(kind)
+        loaded = session(kind)
         cells, texts = [], []
         for drawing in (loop.Drawing, Untransformed):
             with patch.object(loop, "Drawing", drawing):

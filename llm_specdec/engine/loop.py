@@ -166,11 +166,9 @@ class Run:
         if self.drafter is None:
             return 0
         left = self.request.max_tokens - len(self.tally.completion) - 1
-        longest = self.drafter.max_draft
-        length = min(self.policy.length(), left)
-        if length <= 0 or not self.drafter.ready():
-            return 0
-        return length if longest is None else min(length, longest)
+        longest = min(self.drafter.max_draft or left, self.cache.max_draft)
+        length = min(self.policy.length(), left, longest)
+        return length if length > 0 and self.drafter.ready() else 0
 
     def _propose(self, length: int) -> Proposal:
         assert self.drafter is not None

@@ -64,7 +64,7 @@ class TargetCache:
         ours = functools.partial(_ours, kv_bits=kv_bits, group_size=kv_group_size, slack=slack)
         self.layers = [ours(cache) for cache in make_prompt_cache(model)]
         self.length = 0
-        self._longest = max_draft + 1
+        self.max_draft = max_draft
         caches = _flat(self.layers)
         owners: dict[int, list[Module]] = {}
         if kv_bits or any(isinstance(c, ArraysCache) for c in caches):
@@ -76,7 +76,7 @@ class TargetCache:
     def before_forward(self, n: int) -> None:
         """Say that `n` tokens are about to go through the model."""
         for leaf in self._leaves:
-            leaf.begin(self.length, n, capture=1 < n <= self._longest)
+            leaf.begin(self.length, n, capture=1 < n <= self.max_draft + 1)
         self.length += n
 
     def can_rollback(self, length: int) -> bool:

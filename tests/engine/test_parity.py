@@ -1,7 +1,16 @@
 """Greedy output equals mlx-lm's plain path, token for token (the counts: benchmarks.parity)."""
 
+import mlx.core as mx
 import pytest
+from mlx.nn.layers.quantized import quantize
+from mlx_lm.generate import generate_step
+from mlx_lm.models.cache import KVCache, QuantizedKVCache, make_prompt_cache
 
+from llm_specdec.engine.loop import Request, Run
+from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.policy import Fixed
+from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.target import Target
 from tests import zoo
 from tests.engine import parity
 
@@ -50,14 +59,47 @@ def test_every_combination_is_counted_once():
     assert len(found) == len(set(found)) == len(zoo.FAMILIES) * 2 * 4 * (1 + 5 * 4)
 
 
+@pytest.mark.parametrize("kv_bits", [None, 8])
+@pytest.mark.parametrize("family", ["llama", "gemma3", "qwen3_5"])
+def test_a_quantised_target_and_its_quantised_cache_draft_exactly(family, kv_bits):
+    """Also: what a caller would read from the cache's layers is what the run wrote."""
+    model, config = zoo.build(family)
+    quantize(model, group_size=32, bits=4)
+    target, prompt = Target(model, config), parity.PROMPTS["long"]
+    theirs = make_prompt_cache(model)
+    if kv_bits:
+        theirs = [QuantizedKVCache(32, kv_bits) if type(c) is KVCache else c for c in theirs]
+    steps = generate_step(mx.array(prompt), model, max_tokens=30, prompt_cache=theirs)
+    expected = [token for token, _ in steps]
+    cache = TargetCache(model, kv_bits=kv_bits, kv_group_size=32, max_draft=4)
+    drafter = zoo.Scripted([*prompt, *expected], rate=0.6)
+    run = Run(target, cache, drafter, Fixed(4), Request(prompt, 30), Meter())
+    assert [token for tokens in run.tokens() for token in tokens] == expected
+    assert 0 < run.tally.accepted < run.tally.drafted
+    offsets = {c.offset for c in cache.layers if hasattr(c, "offset")}
+    assert offsets == {cache.length} == {len(prompt) + 29}
+    quantised = [c for c in cache.layers if isinstance(c, QuantizedKVCache)]
+    assert bool(quantised) == bool(kv_bits)
+
+
+def test_a_policy_that_asks_for_more_than_the_cache_can_undo_gets_less():
+    target, text = parity.target("qwen3_5"), parity.plain("qwen3_5", "plain", "long").tokens
+    prompt = parity.PROMPTS["long"]
+    cache = TargetCache(target.model, max_draft=3)
+    drafter = zoo.Scripted([*prompt, *text], rate=0.6)
+    run = Run(target, cache, drafter, Fixed(9), Request(prompt, 30), Meter())
+    assert [token for tokens in run.tokens() for token in tokens] == text[:30]
+    assert max(run.tally.lengths) == 3
+
+
 @pytest.mark.real
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["none", "lookup", "model"])
+@pytest.mark.parametrize("kind", ["none", "lookup", "model", "mtp", "dflash"])
 def test_ten_answers_of_smollm2_are_mlx_lms(kind, smollm2):
     from benchmarks import harness
-    from benchmarks.parity import real_prompts
+    from benchmarks.parity import real_prompts, session
 
-    loaded = harness.smol(kind)
+    loaded = session(kind)
     for text in real_prompts(10):
         prompt = harness.rendered(loaded.tokenizer, text)
         expected = parity.mlx_lm_tokens(loaded.target, prompt, 24)
