@@ -12,10 +12,11 @@ import click
 import llm
 import pydantic
 
-from llm_specdec import __version__, chat, receipts, settings
+from llm_specdec import chat, receipts, settings
 from llm_specdec.errors import ContextError, SpecdecError, UsageError
 from llm_specdec.interrupts import Chunks, interruptible
 from llm_specdec.registry import Pairing
+from llm_specdec.setup import Setup, load, sampling
 
 if TYPE_CHECKING:
     from llm_specdec.engine.loop import Request, Run
@@ -72,15 +73,15 @@ class Answer:
         self.model, self.prompt, self.response = model, prompt, response
         given = prompt.options.model_dump(exclude_none=True)
         self.resolution = settings.resolve(model.pairing, model.profile, options=given)
-        self.values = self.resolution.values
-        self.lane = receipts.Lane(**settings.lane(model.pairing, self.resolution))
+        self.setup = Setup(model.pairing, model.profile, self.resolution)
+        self.values = self.setup.values
 
     def stream(self) -> Chunks:
         self._warn()
         start = time.perf_counter()
-        weights = _weights(self.model.pairing, self.lane.kind)
+        weights = self.setup.weights()
         self._admit(weights, self._least_tokens())
-        session = _load(weights)
+        session = load(weights)
         load_ms = 1000 * (time.perf_counter() - start)
         from llm_specdec.engine.phases import Meter
         from llm_specdec.engine.text import TextStream
@@ -112,19 +113,9 @@ class Answer:
 
     def _admit(self, weights: "Weights", prompt_tokens: int) -> None:
         """Raises ResourceError where prompt and max_tokens (at least a short answer) cannot fit."""
-        from llm_specdec import memory
-        from llm_specdec.engine.session import memory_in_use
+        from llm_specdec.memory import STEP
 
-        memory.admit(
-            weights.target,
-            weights.drafter,
-            prompt_tokens + (self.values["max_tokens"] or memory.STEP),
-            kv_bits=self.values["kv_bits"],
-            drafter_bits=weights.drafter_bits,
-            drafter_group_size=weights.drafter_group_size,
-            head=weights.kind == "mtp",
-            resident=memory_in_use(),
-        )
+        self.setup.admit(weights, prompt_tokens + (self.values["max_tokens"] or STEP))
 
     def _least_tokens(self) -> int:
         """Tokens that the prompt has at least, before there is a tokenizer to count them: on
@@ -147,7 +138,7 @@ class Answer:
             prompt=prompt,
             max_tokens=min(self.values["max_tokens"] or room, room),
             eos=frozenset(session.tokenizer.eos_token_ids),
-            sampling=_sampling(self.values),
+            sampling=sampling(self.values),
             seed=secrets.randbits(63) if self.values["seed"] is None else self.values["seed"],
             ends_at=text.feed,
         )
@@ -182,7 +173,7 @@ class Answer:
     ) -> None:
         """Set usage and response_json, also where the run ended early: llm logs an interrupted
         response that returned."""
-        receipt = receipts.payload(self._measured(run, meter, request, load_ms))
+        receipt = receipts.payload(self.setup.measured(run, meter, request, load_ms))
         self.response.response_json = {"specdec": receipt}
         self.response.set_usage(
             input=receipt["tokens"]["prompt"],
@@ -195,85 +186,6 @@ class Answer:
         )
         if database := _log_database():
             receipts.ensure_view(database)
-
-    def _measured(
-        self, run: "Run", meter: "Meter", request: "Request", load_ms: float
-    ) -> receipts.Run:
-        from llm_specdec.engine.phases import SYNC_EVERY
-        from llm_specdec.engine.session import peak_memory
-
-        tally, seconds = run.tally, meter.phases()
-        return receipts.Run(
-            version=__version__,
-            pairing=self.model.pairing.name,
-            profile=self.model.profile,
-            lane=self.lane,
-            prompt_tokens=len(request.prompt),
-            cached_tokens=0,
-            completion_ids=tally.completion,
-            ttft_ms=1000 * (meter.wall if meter.ttft is None else meter.ttft),
-            wall_ms=1000 * meter.wall,
-            finish_reason=tally.finish_reason,
-            phases_ms={"load": load_ms, **{name: 1000 * s for name, s in seconds.items()}},
-            rounds=tally.rounds,
-            drafted=tally.drafted,
-            accepted=tally.accepted,
-            by_length=_dense(tally.lengths),
-            by_position=_dense(tally.positions),
-            synced_rounds=meter.synced_rounds,
-            sync_every=SYNC_EVERY,
-            sampling=self._effective(request),
-            deviations=self.resolution.deviations,
-            peak_memory_bytes=peak_memory(),
-        )
-
-    def _effective(self, request: "Request") -> dict[str, Any]:
-        """The settings in effect, those that are not set left out."""
-        found = {name: value for name, value in self.values.items() if value or value == 0}
-        return {**found, "seed": request.seed, "max_tokens": request.max_tokens}
-
-
-def _weights(pairing: Pairing, kind: str) -> "Weights":
-    """What a lane of the pairing has in memory."""
-    from llm_specdec import hub
-    from llm_specdec.engine.session import Weights
-
-    external = kind in ("model", "dflash")
-    return Weights(
-        target=hub.locate(pairing.target, offline=True),
-        kind=kind,
-        drafter=hub.locate(pairing.drafter, offline=True) if external else None,
-        drafter_bits=pairing.drafter_bits,
-        drafter_group_size=pairing.drafter_group_size,
-        reads=pairing.head.get("reads", ""),
-    )
-
-
-def _load(weights: "Weights") -> "Session":
-    """The weights, loaded once a process."""
-    from llm_specdec.engine import session
-
-    return session.load(weights)
-
-
-def _sampling(values: dict[str, Any]) -> Any:
-    from llm_specdec.engine.transforms import Sampling
-
-    return Sampling(
-        temperature=values["temperature"],
-        top_p=values["top_p"],
-        top_k=values["top_k"],
-        min_p=values["min_p"],
-        repetition_penalty=values["repetition_penalty"],
-        presence_penalty=values["presence_penalty"],
-        frequency_penalty=values["frequency_penalty"],
-        penalty_scope=values["penalty_scope"],
-        logit_bias={int(token): bias for token, bias in values["logit_bias"].items()},
-    )
-
-
-def _dense(counter: dict[int, int]) -> list[int]:
-    return [counter.get(i, 0) for i in range(max(counter) + 1)] if counter else []
 
 
 def _log_database() -> str | None:

@@ -13,6 +13,7 @@ from llm_specdec.bench import rules
 from llm_specdec.bench.results import assemble
 from llm_specdec.bench.rules import Case
 from llm_specdec.bench.store import Asked, Store
+from llm_specdec.errors import UnsupportedError
 from llm_specdec.receipts.payload import sha256_of
 
 
@@ -121,6 +122,10 @@ def _runs(plan: Plan, engine: Engine, store: Store, bench: int, progress: Progre
             heat = "" if warm or not plan.warm else "cold, "
             progress.step(f"{heat}run {number + 1}, {_named(case)}, {config}")
             run = engine.timed(config, prompt, number, warm)
+            if warm and not run.cached_tokens:
+                raise UnsupportedError(
+                    f"the prefix cache gave {config} nothing for this prompt: bench it cold"
+                )
             store.add_run(bench, config, case, number, warm, receipts.payload(run))
 
 

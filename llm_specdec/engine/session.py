@@ -1,6 +1,7 @@
 """A target with its drafter in memory: the one door to the engine."""
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ from llm_specdec.engine.drafters.dflash import drafter as dflash
 from llm_specdec.engine.drafters.lookup import LookupDrafter
 from llm_specdec.engine.drafters.model import ModelDrafter
 from llm_specdec.engine.drafters.mtp import MTPDrafter, calibration, load_head
-from llm_specdec.engine.loop import Request, Run
+from llm_specdec.engine.loop import PREFILL_STEP, Request, Run
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.policy import Fixed
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.target import Target
+from llm_specdec.engine.transforms import History, Sampling, penalise
 
 # Until costs are measured on the machine: long enough to pay, short enough not to hurt.
 DEFAULT_LENGTH = {"none": 0, "lookup": 8, "model": 2, "mtp": 2, "dflash": 4}
@@ -46,6 +48,39 @@ class Session:
     def tokenizer(self) -> Any:
         """mlx-lm's TokenizerWrapper."""
         return self.target.tokenizer
+
+    @functools.cached_property
+    def dtype(self) -> str:
+        """Precision of the target's logits, such as float32."""
+        cache = TargetCache(self.target.model)
+        return str(self.target.forward(mx.array([0]), cache).dtype).removeprefix("mlx.core.")
+
+    def forget(self) -> None:
+        """Give freed memory back, so that a run measures as the first one did."""
+        mx.clear_cache()
+
+    def top_two_gap(
+        self,
+        prompt: Sequence[int],
+        completion: Sequence[int],
+        sampling: Sampling,
+        kv_bits: int | None = None,
+    ) -> float:
+        """Difference of the two highest logits, transforms applied, for the token that follows
+        `completion`: how near the target itself was to another answer."""
+        history = History(prompt, self.target.vocab_size)
+        history.commit(completion)
+        tokens = mx.array([*prompt, *completion], dtype=mx.int32)
+        cache = TargetCache(self.target.model, kv_bits=kv_bits)
+        *chunks, last = [*range(0, tokens.size - 1, PREFILL_STEP), tokens.size - 1]
+        for start, stop in zip(chunks, [*chunks[1:], last], strict=True):
+            self.target.forward(tokens[start:stop], cache)
+            mx.eval(cache.arrays())
+        logits = self.target.forward(tokens[last:], cache)
+        row = penalise(logits, history, mx.zeros((0,), dtype=mx.int32), sampling)[0]
+        second, first = mx.sort(row.astype(mx.float32))[-2:]
+        gap: Any = (first - second).item()
+        return float(gap)
 
     def run(
         self,

@@ -2,6 +2,7 @@
 
 from llm_specdec.bench.rules import Case
 from llm_specdec.bench.runs import Plan, Progress
+from llm_specdec.bench.sessions import Config
 from llm_specdec.bench.store import Asked
 from llm_specdec.receipts import Lane
 from tests.receipts.samples import run
@@ -43,7 +44,11 @@ class Scripted:
         self.rates = {key: list(values) for key, values in rates.items()}
         self.outputs, self.gaps = outputs or {}, gaps
         self.left = interrupt_after
-        self.calls = []
+        self.calls: list[tuple[object, ...]] = []
+        self.configs: list[Config] = []
+
+    def encode(self, text):
+        return list(text.encode()[::3])
 
     def greedy(self, config, prompt):
         self.calls.append(("greedy", config))

@@ -1,0 +1,146 @@
+"""A bench from a command line's wishes: configurations, prompts, conditions, verdict."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from llm_specdec import hub, registry
+from llm_specdec.anatomy import fingerprint, read
+from llm_specdec.bench import machine, prompts, sessions
+from llm_specdec.bench.rules import Case
+from llm_specdec.bench.runs import Plan, Progress, perform
+from llm_specdec.bench.sessions import Config, Sessions
+from llm_specdec.bench.store import Asked, Store
+from llm_specdec.errors import UsageError
+from llm_specdec.receipts.payload import sha256_of
+from llm_specdec.registry import Pairing, Registry
+
+
+def bench(model: str, options: Mapping[str, Any], tell: Callable[[str], None]) -> dict[str, Any]:
+    """Run a bench, store it, and let its verdict enable or disable the pairing.
+
+    `options` as `cli/bench.py` names them. Raises SpecdecError.
+    """
+    known = registry.load()
+    pairing, profile = known.find(model)
+    configs = _configs(known, model, options)
+    store = Store()
+    tell(f"loading {pairing.name}")
+    engine = Sessions(configs, options["max_tokens"])
+    found = _prompts(engine, options)
+    mode = "warm" if options["warm"] else "lanes" if options["lanes"] else "cold"
+    plan = Plan(
+        asked=Asked(pairing.name, profile, options["against"], mode, options["gate"]),
+        configs=[config.name for config in configs],
+        prompts=found,
+        runs=options["runs"],
+        conditions=_conditions(configs, found, options),
+    )
+    result = perform(plan, engine, store, Progress(tell, plan.steps))
+    if options["against"] == "none" and pairing.kind != "none":
+        _apply(pairing, result)
+    return result
+
+
+def _configs(known: Registry, model: str, options: Mapping[str, Any]) -> list[Config]:
+    """The baseline first. Raises UsageError where the two have different targets."""
+    pairing, profile = known.find(model)
+    if options["lanes"]:
+        return sessions.lanes(_sharing(known, pairing), profile)
+    own = sessions.config(model, pairing, profile)
+    if options["against"] == "none":
+        baseline = sessions.alone(pairing, profile)
+        return [baseline] if pairing.kind == "none" else [baseline, own]
+    other, other_profile = known.find(options["against"])
+    if other.target != pairing.target:
+        raise UsageError(
+            f"{other.name} and {pairing.name} have different targets: one change per bench"
+        )
+    if options["against"] == model:
+        raise UsageError(f"{model} against itself shows nothing: name another with --against")
+    return [sessions.config(options["against"], other, other_profile), own]
+
+
+def _sharing(known: Registry, pairing: Pairing) -> list[Pairing]:
+    """`pairing` first, then all others of its target, and the target's own head, if any."""
+    others = [
+        other
+        for other in known.pairings.values()
+        if other.target == pairing.target and other.name != pairing.name
+    ]
+    found = [pairing, *others]
+    if has_head(pairing) and not any(one.kind == "mtp" for one in found):
+        found.append(replace(pairing, name="mtp", kind="mtp", drafter="mtp"))
+    return found
+
+
+def has_head(pairing: Pairing) -> bool:
+    """Whether the target ships a draft head in its files."""
+    return read(hub.locate(pairing.target, offline=True)).head is not None
+
+
+def _prompts(engine: Sessions, options: Mapping[str, Any]) -> dict[Case, Sequence[int]]:
+    if options["prompt_file"]:
+        texts = prompts.from_file(options["prompt_file"])
+        encoded = {name: engine.encode(text) for name, text in texts}
+        return {Case(name, len(ids)): ids for name, ids in encoded.items()}
+    contexts = options["contexts"] or (prompts.DEFAULT_TOKENS,)
+    return {
+        Case(text, context): prompts.built_in(text, context, engine.encode)
+        for context in sorted(set(contexts))
+        for text in options["texts"] or prompts.CLASSES
+    }
+
+
+def _conditions(
+    configs: Sequence[Config], found: Mapping[Case, Sequence[int]], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """All that someone else needs to repeat the bench."""
+    return {
+        "machine": machine.machine(),
+        "state": machine.state(),
+        "versions": machine.versions(),
+        "models": models(configs[-1].setup.pairing),
+        "configs": [config.as_json() for config in configs],
+        "cases": [
+            {**case._asdict(), "prompt_tokens": len(ids), "prompt_sha256": sha256_of(ids)}
+            for case, ids in found.items()
+        ],
+        "runs": options["runs"],
+        "max_tokens": options["max_tokens"],
+    }
+
+
+def models(pairing: Pairing) -> dict[str, Any]:
+    """role → name, architecture, bits, group size, fingerprint of a pairing's checkpoints."""
+    names = {"target": pairing.target}
+    if pairing.kind in ("model", "dflash"):
+        names["drafter"] = pairing.drafter
+    return {role: _model(name) for role, name in names.items()}
+
+
+def _model(name: str) -> dict[str, Any]:
+    folder = hub.locate(name, offline=True)
+    anatomy = read(folder)
+    packed = anatomy.quantisation
+    return {
+        "name": name,
+        "architecture": anatomy.model_type,
+        "bits": packed.bits if packed else None,
+        "group_size": packed.group_size if packed else None,
+        "fingerprint": fingerprint(folder),
+    }
+
+
+def _apply(pairing: Pairing, result: Mapping[str, Any]) -> None:
+    """Enable what was adopted, disable what was vetoed or is broken; files stay."""
+    verdict = result["verdict"]
+    if verdict["status"] == "adopted":
+        change = {"enabled": True, "disabled_reason": ""}
+    elif verdict["status"] in ("vetoed", "broken"):
+        why = f"{verdict['status']} by bench {result['id']}: {'; '.join(verdict['reasons'])}"
+        change = {"enabled": False, "disabled_reason": why}
+    else:
+        return
+    with registry.change(pairing.name) as table:
+        table.update(change)

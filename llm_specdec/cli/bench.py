@@ -1,0 +1,215 @@
+"""`llm specdec bench`: does a drafter earn its place on this machine?"""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from llm_specdec.bench import prompts, table
+from llm_specdec.bench.results import assemble, redact
+from llm_specdec.bench.rules import GATE
+from llm_specdec.bench.store import Store
+from llm_specdec.errors import CheckFailed, ResourceError, UsageError
+
+FAILED = ("vetoed", "broken")
+
+
+class RunByDefault(click.Group):
+    """`bench PAIRING …` is `bench run PAIRING …`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Everything as JSON")
+report_option = click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a page (.html) or a table (.md)",
+)
+redact_option = click.option(
+    "--redact", is_flag=True, help="Show fingerprints instead of names and paths"
+)
+
+
+@click.group(name="bench", cls=RunByDefault, short_help="Measure a drafter against the gate")
+def bench_command() -> None:
+    """Measure a pairing against its target alone, and let a gate decide.
+
+    `llm specdec bench PAIRING` is short for `bench run PAIRING`; see its help.
+
+    \b
+    Examples:
+      llm specdec bench qwen --context 4096 --context 16384 --gate 15
+      llm specdec bench qwen --lanes --report lanes.html
+      llm specdec bench list
+    """
+
+
+@bench_command.command(name="run", short_help="Bench a pairing (the default)")
+@click.argument("model")
+@click.option(
+    "--against",
+    default="none",
+    show_default=True,
+    help="The baseline: none (the target alone) or a model id",
+)
+@click.option(
+    "--context",
+    "contexts",
+    type=click.IntRange(min=1),
+    multiple=True,
+    help=f"Prompt tokens; may be repeated  [default: {prompts.DEFAULT_TOKENS}]",
+)
+@click.option(
+    "--class",
+    "texts",
+    type=click.Choice(prompts.CLASSES),
+    multiple=True,
+    help="Built-in text to use; may be repeated  [default: all three]",
+)
+@click.option(
+    "--prompt-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Your own prompts instead: a text, or JSON lines with prompt",
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Runs of each configuration",
+)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=2),
+    default=256,
+    show_default=True,
+    help="Longest answer",
+)
+@click.option(
+    "--gate",
+    type=float,
+    default=GATE,
+    show_default=True,
+    help="Median decode gain in percent that adopts the pairing",
+)
+@click.option("--warm", is_flag=True, help="With the prefix cache: TTFT and end-to-end only")
+@click.option("--lanes", is_flag=True, help="Every drafter the target takes, at several lengths")
+@report_option
+@redact_option
+@json_option
+def run_command(model: str, **options: Any) -> None:
+    """Bench MODEL (a pairing or PAIRING/PROFILE) against its target alone.
+
+    First greedy outputs must be the same tokens. Then both run in turn, in one process,
+    cold. The verdict compares medians of the decode rate: adopted where the gain reaches
+    the gate at every context, else the pairing is disabled and its files are kept.
+    Exit code 1 for vetoed or broken. Ctrl-C keeps what ran.
+
+    \b
+    Examples:
+      llm specdec bench qwen --context 4096 --context 16384
+      llm specdec bench qwen/reason --class code --max-tokens 1024
+      llm specdec bench qwen --against qwen-small
+    """
+    _check_options(options)
+    from llm_specdec.bench.command import bench
+
+    found = bench(model, options, _tell)
+    _show(found, options)
+    status = found["verdict"]["status"]
+    if status in FAILED:
+        raise CheckFailed(f"bench {found['id']}: {table.verdict(found)}")
+    if found["partial"]:
+        raise CheckFailed(f"bench {found['id']} was interrupted: what ran is kept, nothing decided")
+
+
+@bench_command.command(name="list", short_help="All benches and their verdicts")
+@json_option
+def list_command(as_json: bool) -> None:
+    """All benches and their verdicts, oldest first."""
+    rows = Store().benches()
+    if as_json:
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    for row in rows:
+        click.echo(f"{row['id']:>4}  {row['datetime_utc'][:16]}  {table.title(row)}")
+        click.echo(f"      {table.verdict(row)}")
+    if not rows:
+        click.echo("No bench has run yet.", err=True)
+
+
+@bench_command.command(name="show", short_help="One bench again")
+@click.argument("bench_id", type=int)
+@report_option
+@redact_option
+@json_option
+def show_command(bench_id: int, **options: Any) -> None:
+    """One bench again: table, report or JSON.
+
+    \b
+    Examples:
+      llm specdec bench show 7
+      llm specdec bench show 7 --report bench.html --redact
+    """
+    _check_report(options["report"])
+    _show(assemble(Store().bench(bench_id)), options)
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    """Everything that can be known to be wrong before a model is loaded."""
+    if options["prompt_file"] and (options["contexts"] or options["texts"]):
+        raise UsageError("--prompt-file brings its own prompts: leave --context and --class out")
+    if options["lanes"] and (options["warm"] or options["against"] != "none"):
+        raise UsageError("--lanes compares with the target alone, cold: leave the others out")
+    if not options["gate"] >= 0:
+        raise UsageError("--gate is a percentage of 0 or more")
+    _check_report(options["report"])
+
+
+def _check_report(path: Path | None) -> None:
+    if path is None:
+        return
+    if path.suffix not in (".html", ".md"):
+        raise UsageError(f"--report {path}: the name must end in .html or .md")
+    if not path.parent.is_dir():
+        raise UsageError(f"--report {path}: there is no folder {path.parent}")
+    needed = ("matplotlib", "jinja2") if path.suffix == ".html" else ()
+    missing = [name for name in needed if not importlib.util.find_spec(name)]
+    if missing:
+        raise ResourceError(
+            f"a page needs {' and '.join(missing)}: llm install 'llm-specdec[report]', "
+            "or use --report FILE.md"
+        )
+
+
+def _show(found: dict[str, Any], options: dict[str, Any]) -> None:
+    found = redact(found) if options["redact"] else found
+    if path := options["report"]:
+        _write(path, found)
+    if options["as_json"]:
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        click.echo(table.text(found))
+
+
+def _write(path: Path, found: dict[str, Any]) -> None:
+    if path.suffix == ".md":
+        page = table.markdown(found) + "\n"
+    else:
+        from llm_specdec.bench.report import html
+
+        page = html(found)
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--report {path} cannot be written: {error}") from error
+
+
+def _tell(text: str) -> None:
+    click.echo(text, err=True)

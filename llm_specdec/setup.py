@@ -1,0 +1,134 @@
+"""A pairing as it will run: settings in effect, lane, weights, sampling; its runs as receipts.
+
+The seam to the engine that the llm model and the bench share; the engine is imported inside
+functions, so nothing heavy is loaded before something runs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from llm_specdec import __version__, receipts, settings
+from llm_specdec.registry import Pairing
+
+if TYPE_CHECKING:
+    from llm_specdec.engine.loop import Request, Run
+    from llm_specdec.engine.phases import Meter
+    from llm_specdec.engine.session import Session, Weights
+    from llm_specdec.engine.transforms import Sampling
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A pairing, a profile or None, and what every setting is for them."""
+
+    pairing: Pairing
+    profile: str | None
+    resolution: settings.Resolution
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return self.resolution.values
+
+    @cached_property
+    def lane(self) -> receipts.Lane:
+        return receipts.Lane(**settings.lane(self.pairing, self.resolution))
+
+    def weights(self) -> "Weights":
+        """What the lane has in memory. Raises HubError where files are missing."""
+        from llm_specdec import hub
+        from llm_specdec.engine.session import Weights
+
+        kind, pairing = self.lane.kind, self.pairing
+        external = kind in ("model", "dflash")
+        return Weights(
+            target=hub.locate(pairing.target, offline=True),
+            kind=kind,
+            drafter=hub.locate(pairing.drafter, offline=True) if external else None,
+            drafter_bits=pairing.drafter_bits,
+            drafter_group_size=pairing.drafter_group_size,
+            reads=pairing.head.get("reads", ""),
+        )
+
+    def admit(self, weights: "Weights", tokens: int) -> None:
+        """Raises ResourceError where a run of `tokens` in all would not fit into memory."""
+        from llm_specdec import memory
+        from llm_specdec.engine.session import memory_in_use
+
+        memory.admit(
+            weights.target,
+            weights.drafter,
+            tokens,
+            kv_bits=self.values["kv_bits"],
+            drafter_bits=weights.drafter_bits,
+            drafter_group_size=weights.drafter_group_size,
+            head=weights.kind == "mtp",
+            resident=memory_in_use(),
+        )
+
+    def measured(
+        self, run: "Run", meter: "Meter", request: "Request", load_ms: float
+    ) -> receipts.Run:
+        """A run that ended, however it ended, in plain numbers."""
+        from llm_specdec.engine.phases import SYNC_EVERY
+        from llm_specdec.engine.session import peak_memory
+
+        tally, seconds = run.tally, meter.phases()
+        return receipts.Run(
+            version=__version__,
+            pairing=self.pairing.name,
+            profile=self.profile,
+            lane=self.lane,
+            prompt_tokens=len(request.prompt),
+            cached_tokens=0,
+            completion_ids=tally.completion,
+            ttft_ms=1000 * (meter.wall if meter.ttft is None else meter.ttft),
+            wall_ms=1000 * meter.wall,
+            finish_reason=tally.finish_reason,
+            phases_ms={"load": load_ms, **{name: 1000 * s for name, s in seconds.items()}},
+            rounds=tally.rounds,
+            drafted=tally.drafted,
+            accepted=tally.accepted,
+            by_length=_dense(tally.lengths),
+            by_position=_dense(tally.positions),
+            synced_rounds=meter.synced_rounds,
+            sync_every=SYNC_EVERY,
+            sampling=effective(self.values)
+            | {"seed": request.seed, "max_tokens": request.max_tokens},
+            deviations=self.resolution.deviations,
+            peak_memory_bytes=peak_memory(),
+        )
+
+
+def load(weights: "Weights") -> "Session":
+    """The weights, loaded once a process. Raises CheckpointError, UnsupportedError."""
+    from llm_specdec.engine import session
+
+    return session.load(weights)
+
+
+def effective(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings in effect, those that are not set left out."""
+    return {name: value for name, value in values.items() if value or value == 0}
+
+
+def sampling(values: Mapping[str, Any]) -> "Sampling":
+    """How the engine turns logits into tokens under these settings."""
+    from llm_specdec.engine.transforms import Sampling
+
+    return Sampling(
+        temperature=values["temperature"],
+        top_p=values["top_p"],
+        top_k=values["top_k"],
+        min_p=values["min_p"],
+        repetition_penalty=values["repetition_penalty"],
+        presence_penalty=values["presence_penalty"],
+        frequency_penalty=values["frequency_penalty"],
+        penalty_scope=values["penalty_scope"],
+        logit_bias={int(token): bias for token, bias in values["logit_bias"].items()},
+    )
+
+
+def _dense(counter: Mapping[int, int]) -> list[int]:
+    return [counter.get(i, 0) for i in range(max(counter) + 1)] if counter else []

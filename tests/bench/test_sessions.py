@@ -1,0 +1,50 @@
+"""The bench's own seam to the engine, on the demo model."""
+
+import dataclasses
+
+import pytest
+
+from llm_specdec.bench import sessions
+from llm_specdec.bench.rules import TIE
+from llm_specdec.bench.sessions import Sessions
+from llm_specdec.registry import Pairing, Profile
+
+TARGET = "someone/target"
+PAIRING = Pairing("p", TARGET, "a/drafter", "model", enabled=False, disabled_reason="vetoed")
+WITH_PENALTY = Profile({"repetition_penalty": 1.15, "temperature": 0.7})
+
+
+def test_the_baseline_is_the_target_alone_under_the_same_settings():
+    pairing = dataclasses.replace(PAIRING, profiles={"hot": WITH_PENALTY})
+    alone, own = sessions.alone(pairing, "hot"), sessions.config("p/hot", pairing, "hot")
+    assert (alone.setup.lane.kind, own.setup.lane.kind) == ("none", "model")
+    differing = {
+        name for name, value in own.setup.values.items() if alone.setup.values[name] != value
+    }
+    assert differing == {"draft"}
+
+
+def test_lanes_share_the_settings_of_the_first_pairing():
+    pairing = dataclasses.replace(PAIRING, settings={"top_k": 5})
+    other = Pairing("q", TARGET, "b/drafter", "dflash", drafter_bits=4, settings={"top_k": 9})
+    found = sessions.lanes([pairing, other], None)
+    assert {config.setup.values["top_k"] for config in found} == {5}
+    last = found[-1].setup.pairing
+    assert (last.kind, last.drafter, last.drafter_bits) == ("dflash", "b/drafter", 4)
+
+
+@pytest.mark.real
+def test_a_bench_run_of_the_demo_model_is_a_whole_receipt(smollm2):
+    pairing = Pairing("small", str(smollm2 / "smollm2"), str(smollm2 / "drafters/model"), "model")
+    configs = [sessions.alone(pairing, None), sessions.config("small", pairing, None)]
+    engine = Sessions(configs, max_tokens=12)
+    prompt = engine.encode("What is the capital of France?")
+    own = engine.greedy("none", prompt)
+    assert engine.greedy("small", prompt) == own
+    alone, drafted = (engine.timed(name, prompt, 0, False) for name in ("none", "small"))
+    assert list(alone.completion_ids) == list(drafted.completion_ids) == own
+    assert (alone.lane.kind, alone.drafted) == ("none", 0)
+    assert (drafted.lane.kind, drafted.lane.state) == ("model", "drafting")
+    assert drafted.drafted > 0 and drafted.wall_ms > drafted.ttft_ms > 0
+    assert engine.dtype in TIE
+    assert engine.gap(prompt, own[:2]) > TIE[engine.dtype]

@@ -1,0 +1,180 @@
+import json
+
+import pytest
+from click.testing import CliRunner
+from llm.cli import cli
+
+from llm_specdec import registry
+from llm_specdec.bench import command
+from llm_specdec.bench.store import Store
+from tests.bench.scripted import CONDITIONS, Scripted
+
+TARGET, OTHER = "someone/Target-4bit", "someone/Other-4bit"
+GOOD = {"none": [16.9, 16.0, 17.2], "qwen": [35.8, 40.6, 39.7]}
+BAD = {"none": [16.9, 16.0, 17.2], "qwen": [12.0, 12.5, 13.0]}
+
+
+@pytest.fixture
+def user(llm_user):
+    with registry.edit() as document:
+        document["pairings"] = {
+            "qwen": {"target": TARGET, "drafter": "a/drafter", "kind": "dflash"},
+            "plain": {"target": TARGET, "profiles": {"warm": {"temperature": 0.5}}},
+            "other": {"target": OTHER},
+        }
+    return llm_user
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    """Replaces the real engine by a scripted one, to be filled by the test."""
+    scripted = Scripted({})
+
+    def sessions(configs, max_tokens):
+        scripted.configs = configs
+        return scripted
+
+    monkeypatch.setattr(command, "Sessions", sessions)
+    monkeypatch.setattr(command, "models", lambda pairing: CONDITIONS["models"])
+    return scripted
+
+
+def bench(*arguments):
+    return CliRunner().invoke(cli, ["specdec", "bench", *arguments])
+
+
+def run(engine, rates, *arguments):
+    engine.rates = {key: list(values) for key, values in rates.items()}
+    return bench("qwen", "--class", "code", *arguments)
+
+
+def test_a_good_drafter_is_adopted_and_a_worse_one_vetoed_with_its_figures(user, engine):
+    result = run(engine, BAD)
+    assert result.exit_code == 1
+    assert len([line for line in result.stderr.splitlines() if line.startswith("Error")]) == 1
+    pairing = registry.load().pairing("qwen")
+    assert not pairing.enabled
+    assert pairing.disabled_reason.startswith("vetoed by bench 1: -26.0% at 2150 tokens")
+    assert run(engine, GOOD).exit_code == 0
+    pairing = registry.load().pairing("qwen")
+    assert pairing.enabled and pairing.disabled_reason == ""
+    assert [row["verdict"]["status"] for row in Store().benches()] == ["vetoed", "adopted"]
+
+
+def test_the_gate_can_be_set(user, engine):
+    assert run(engine, GOOD, "--gate", "200").exit_code == 1
+    assert run(engine, BAD, "--gate", "0").exit_code == 1
+    for absurd in ("-1", "nan"):
+        assert run(engine, GOOD, "--gate", absurd).exit_code == 2
+
+
+def test_broken_parity_disables_the_pairing(user, engine):
+    engine.outputs, engine.gaps = {"qwen": [9]}, 1.0
+    result = run(engine, GOOD)
+    assert result.exit_code == 1 and "broken" in result.stderr
+    assert "broken by bench 1" in registry.load().pairing("qwen").disabled_reason
+
+
+def test_an_interrupted_bench_leaves_the_pairing_as_it_is(user, engine):
+    engine.left = 2
+    result = run(engine, BAD)
+    assert result.exit_code == 1 and "interrupted" in result.stderr
+    assert registry.load().pairing("qwen").enabled
+    assert Store().benches()[0]["partial"] == 1
+
+
+def test_a_disabled_pairing_drafts_in_its_bench(user, engine):
+    with registry.change("qwen") as table:
+        table["enabled"] = False
+    run(engine, GOOD)
+    assert [config.setup.lane.kind for config in engine.configs] == ["none", "dflash"]
+    assert registry.load().pairing("qwen").enabled
+
+
+def test_json_is_the_whole_bench_and_show_gives_it_again(user, engine):
+    ran = json.loads(run(engine, GOOD, "--json").stdout)
+    assert json.loads(bench("show", "1", "--json").stdout) == ran
+    assert ran["conditions"]["configs"][0]["name"] == "none"
+    assert ran["conditions"]["configs"][1]["settings"]["temperature"] == 0.0
+    assert ran["cases"][0]["prompt_tokens"] <= 2150
+    assert ran["cases"][0]["prompt_sha256"]
+
+
+def test_list_names_every_bench_and_its_verdict(user, engine):
+    assert json.loads(bench("list", "--json").stdout) == []
+    run(engine, BAD)
+    text = bench("list").stdout
+    assert "qwen against none" in text and "vetoed: -26.0% at 2150 tokens" in text
+
+
+def test_a_report_is_written_and_redacted(user, engine, tmp_path):
+    page = tmp_path / "bench.md"
+    result = run(engine, GOOD, "--report", str(page), "--redact")
+    assert result.exit_code == 0
+    for text in (page.read_text(), result.stdout):
+        assert "Secret" not in text and "qwen " not in text
+    assert "pairing against none" in result.stdout
+
+
+def test_a_page_is_written(user, engine, tmp_path):
+    pytest.importorskip("matplotlib")
+    page = tmp_path / "bench.html"
+    run(engine, GOOD, "--report", str(page))
+    assert "<svg" in page.read_text()
+
+
+def test_against_another_pairing_of_the_same_target_disables_nothing(user, engine):
+    engine.rates = {"plain/warm": [16.9] * 3, "qwen": [12.0] * 3}
+    result = bench("qwen", "--class", "code", "--against", "plain/warm")
+    assert result.exit_code == 1
+    assert registry.load().pairing("qwen").enabled
+
+
+def test_lanes_try_every_drafter_of_the_target_at_every_length(user, engine, monkeypatch):
+    monkeypatch.setattr(command, "has_head", lambda pairing: True)
+    names = [f"{lane}:{k}" for lane in ("lookup", "qwen", "mtp") for k in (1, 2, 4, 8, "auto")]
+    engine.rates = {"none": [10.0], "lookup:4": [13.0]} | {
+        name: [9.0] for name in names if name != "lookup:4"
+    }
+    result = bench("qwen", "--lanes", "--class", "code", "--runs", "1")
+    assert result.exit_code == 0, result.stderr
+    assert [config.name for config in engine.configs] == ["none", *names]
+    lengths = {config.setup.values["draft_tokens"] for config in engine.configs}
+    assert lengths == {1, 2, 4, 8, "auto"}
+    assert "use lookup:4: +30.0% decode" in result.stdout
+    assert registry.load().pairing("qwen").enabled
+
+
+def test_a_prompt_file_brings_its_own_cases(user, engine, tmp_path):
+    prompts = tmp_path / "mine.jsonl"
+    prompts.write_text('{"id": "a", "prompt": "one two three"}\n{"id": "b", "prompt": "four"}')
+    engine.rates = {"none": [10.0] * 6, "qwen": [20.0] * 6}
+    ran = json.loads(bench("qwen", "--prompt-file", str(prompts), "--json").stdout)
+    assert [case["text"] for case in ran["cases"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nobody"], "no pairing 'nobody'"),
+        (["qwen", "--against", "other"], "different targets"),
+        (["qwen", "--against", "qwen"], "against itself"),
+        (["qwen", "--runs", "0"], "--runs"),
+        (["qwen", "--max-tokens", "1"], "--max-tokens"),
+        (["qwen", "--context", "5"], "holds no question"),
+        (["qwen", "--lanes", "--warm"], "--lanes"),
+        (["qwen", "--report", "x.pdf"], ".html or .md"),
+        (["qwen", "--report", "/nowhere/x.md"], "no folder"),
+        (["qwen", "--prompt-file", __file__, "--context", "9"], "--prompt-file"),
+    ],
+)
+def test_bad_arguments_exit_2_with_a_clear_line_and_store_nothing(user, engine, arguments, said):
+    result = bench(*arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr and "Traceback" not in result.stderr
+    assert Store().benches() == []
+
+
+def test_an_unknown_bench_is_one_line(user):
+    result = bench("show", "7")
+    assert result.exit_code == 1 and "no bench 7" in result.stderr
