@@ -133,6 +133,8 @@ class Run:
     # Rounds with a draft
 
     def _round(self, length: int) -> list[int]:
+        assert self.drafter is not None
+        source = self.drafter.source
         synced = self.meter.begin_round(length)
         proposal = self._propose(length)
         if synced:
@@ -156,7 +158,7 @@ class Run:
         hidden = {tap: rows[: self.length - before] for tap, rows in self._hidden().items()}
         self._extend(tokens, hidden)
         self.tally.count(len(proposal), min(accepted, len(tokens)))
-        self.policy.observe(len(proposal), accepted)
+        self.policy.observe(source, len(proposal), accepted)
         self.meter.phase("commit")
         self.meter.end_round(length, synced)
         return tokens
@@ -166,9 +168,10 @@ class Run:
         if self.drafter is None:
             return 0
         left = self.request.max_tokens - len(self.tally.completion) - 1
+        if left <= 0 or not self.drafter.ready():
+            return 0
         longest = min(self.drafter.max_draft or left, self.cache.max_draft)
-        length = min(self.policy.length(), left, longest)
-        return length if length > 0 and self.drafter.ready() else 0
+        return min(self.policy.length(self.drafter.source, self.length), left, longest)
 
     def _propose(self, length: int) -> Proposal:
         assert self.drafter is not None
@@ -200,6 +203,8 @@ class Run:
             ahead = self._step(step.token, known=False) if self._goes_on() else None
             tokens = self._commit(cast(list[int], step.token.tolist()))
             self.meter.phase("verify")
+            if self.drafter:
+                self.policy.observe(self.drafter.source, 0, 0)
             self._extend(tokens, step.hidden)
             self.tally.count(0, 0)
             self.meter.phase("commit")

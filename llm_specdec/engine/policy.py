@@ -1,30 +1,150 @@
 """How many draft tokens a round asks for.
 
-A policy must not read the clock: with the same seed and the same stored measurements a run
-drafts the same lengths, so sampled text can be repeated (DESIGN §4.5).
+A policy must not read the clock: with the same seed and the same stored costs a run drafts the
+same lengths, so sampled text can be repeated (DESIGN §4.5).
 """
 
-from typing import Protocol
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from llm_specdec.engine.costs import Costs
+
+DECAY = 0.97  # a round's weight in the running acceptance, per later round: the last ~33 count
+PLAIN_DECAY = 0.985  # the same, per token decoded while parked
+PRIOR_RATE = 0.4  # acceptance believed before anything was seen
+PRIOR_WEIGHT = 3.0  # rounds that this belief is worth
+HISTORY_WEIGHT = 8.0  # rounds that the pairing's logged history is worth
+REPICK = 4  # rounds a chosen length stands before another may replace it
+HYSTERESIS = 1.03  # gain in expected speed that a change of length must promise
+PROBE_SHARE = 0.015  # of the time of a parked drafter's run that probing may cost
+PROBE_EVERY = (16, 48)  # plain tokens between two probes, at least and at most
 
 
 class Policy(Protocol):
-    def length(self) -> int:
-        """Draft tokens to ask for in the next round; 0 decodes one token without drafting."""
+    """`source` names who would propose (a drafter's kind; lookup by length of its match)."""
+
+    longest: int  # the longest length ever asked for
+    state: Literal["drafting", "parked"]
+
+    def length(self, source: str, context: int) -> int:
+        """Draft tokens to ask for in the next round at `context` committed tokens; 0 decodes
+        one token without drafting. Asked any number of times a round."""
         ...
 
-    def observe(self, drafted: int, accepted: int) -> None:
-        """Told after every round with draft tokens."""
+    def observe(self, source: str, drafted: int, accepted: int) -> None:
+        """Told after every round, plain ones too (drafted 0)."""
         ...
 
 
 class Fixed:
     """Always the same length: a pinned `--draft-tokens N`, or 0 for the target alone."""
 
+    state: Literal["drafting", "parked"] = "drafting"
+
     def __init__(self, length: int) -> None:
-        self._length = length
+        self.longest = length
 
-    def length(self) -> int:
-        return self._length
+    def length(self, source: str, context: int) -> int:
+        return self.longest
 
-    def observe(self, drafted: int, accepted: int) -> None:
+    def observe(self, source: str, drafted: int, accepted: int) -> None:
         pass
+
+
+class Acceptance:
+    """Running estimate of P(draft token i accepted | all before it accepted), by position.
+
+    Counts fade by DECAY a round. A position's prior is the estimate of the one before it, so a
+    position never drafted is believed to do as well as the last one that was.
+    """
+
+    def __init__(self, history: Sequence[tuple[int, int]] = ()) -> None:
+        """history: (accepted, drafted) by position, of earlier runs."""
+        self._tested: list[float] = []
+        self._kept: list[float] = []
+        for accepted, drafted in history:
+            weight = min(drafted, HISTORY_WEIGHT)
+            self._tested.append(weight)
+            self._kept.append(weight * accepted / drafted if drafted else 0.0)
+
+    def update(self, drafted: int, accepted: int) -> None:
+        missing = drafted - len(self._tested)
+        self._tested += [0.0] * missing
+        self._kept += [0.0] * missing
+        self.fade(DECAY)
+        for i in range(min(accepted + 1, drafted)):
+            self._tested[i] += 1.0
+            self._kept[i] += i < accepted
+
+    def fade(self, factor: float) -> None:
+        self._tested = [tested * factor for tested in self._tested]
+        self._kept = [kept * factor for kept in self._kept]
+
+    def expected(self, longest: int) -> list[float]:
+        """Expected tokens of a round (bonus token included) for lengths 0 to `longest`."""
+        tokens, reach, rate = [1.0], 1.0, PRIOR_RATE
+        for i in range(longest):
+            tested = self._tested[i] if i < len(self._tested) else 0.0
+            kept = self._kept[i] if i < len(self._kept) else 0.0
+            rate = (kept + PRIOR_WEIGHT * rate) / (tested + PRIOR_WEIGHT)
+            reach *= rate
+            tokens.append(tokens[-1] + reach)
+        return tokens
+
+
+class Auto:
+    """The length with the best expected tokens per second, from stored costs and the running
+    acceptance; 0 parks the drafter, and a rare probe of one token looks again.
+
+    Sources are estimated apart: a long lookup match is a different drafter from a short one.
+    """
+
+    def __init__(self, costs: Costs, longest: int, history: Sequence[tuple[int, int]] = ()) -> None:
+        self.longest = longest
+        self._costs = costs
+        self._acceptance: dict[str, Acceptance] = defaultdict(lambda: Acceptance(history))
+        self._chosen: dict[str, int] = {}
+        self._stands: dict[str, int] = defaultdict(int)  # rounds the chosen length stood
+        self._plain = PROBE_EVERY[1]  # tokens since the last draft; the first look is due at once
+        self.state: Literal["drafting", "parked"] = "drafting"
+
+    def length(self, source: str, context: int) -> int:
+        if source not in self._chosen or self._stands[source] >= REPICK:
+            self._chosen[source] = self._pick(source, context)
+            self._stands[source] = 0
+        chosen = self._chosen[source]
+        self.state = "drafting" if chosen else "parked"
+        probe = chosen == 0 and self.longest > 0 and self._plain >= self._patience(source, context)
+        return 1 if probe else chosen
+
+    def observe(self, source: str, drafted: int, accepted: int) -> None:
+        self._stands[source] += 1
+        if not drafted:
+            self._plain += 1
+            self._acceptance[source].fade(PLAIN_DECAY)
+            return
+        self._plain = 0
+        self._acceptance[source].update(drafted, accepted)
+        if self._chosen.get(source) == 0:
+            # A probe: decide at once, and after a success look again in the next round.
+            self._stands[source] = REPICK
+            self._plain = PROBE_EVERY[1] if accepted else 0
+
+    def _patience(self, source: str, context: int) -> float:
+        """Plain tokens that pay for one probe."""
+        plain = self._costs.round(source, 0, context)
+        lost = self._costs.round(source, 1, context) - plain
+        low, high = PROBE_EVERY
+        return min(max(lost / (PROBE_SHARE * plain), low), high)
+
+    def _pick(self, source: str, context: int) -> int:
+        expected = self._acceptance[source].expected(self.longest)
+        rates = [
+            tokens / self._costs.round(source, length, context)
+            for length, tokens in enumerate(expected)
+        ]
+        best = max(range(len(rates)), key=rates.__getitem__)
+        # Lengths that are as good as equal must not take turns.
+        current = self._chosen.get(source, 0)
+        return best if rates[best] > rates[current] * HYSTERESIS else current

@@ -115,6 +115,11 @@ class TargetCache:
             leaf.load(mine, length)
         self.length = length
 
+    def stretched(self, length: int) -> list[mx.array]:
+        """A `state()` as if `length` tokens were covered, its rows repeated: the right shapes
+        to time a long context without reading one."""
+        return [array for leaf in self._leaves for array in leaf.stretched(length)]
+
     def close(self) -> None:
         """Take our captures off the model. Happens by itself when the cache is dropped."""
         self._close()
@@ -194,6 +199,7 @@ class _Leaf(Protocol):
     def rollback(self, length: int) -> None: ...
     def arrays(self) -> list[mx.array]: ...
     def state(self) -> list[mx.array]: ...
+    def stretched(self, length: int) -> list[mx.array]: ...
     def load(self, arrays: list[mx.array], length: int) -> None: ...
 
 
@@ -228,6 +234,17 @@ class _Attention:
         held = [mx.contiguous(array[..., rows, :]) for array in self.arrays()]
         return held or [mx.zeros((0,))] * self.width
 
+    def stretched(self, length: int) -> list[mx.array]:
+        n = self._rows_of(length)
+        return [
+            mx.contiguous(mx.concatenate([array] * -(-n // array.shape[-2]), axis=-2)[..., :n, :])
+            for array in self.state()
+        ]
+
+    def _rows_of(self, length: int) -> int:
+        """Rows that the state of `length` tokens has."""
+        return length
+
     def load(self, arrays: list[mx.array], length: int) -> None:
         if length:
             half = self.width // 2
@@ -252,6 +269,9 @@ class _Window(_Attention):
         end = self.cache.offset - self.cache.start
         return slice(max(0, end - self.cache.max_size + 1), end)
 
+    def _rows_of(self, length: int) -> int:
+        return min(length, self.cache.max_size - 1)
+
     def load(self, arrays: list[mx.array], length: int) -> None:
         super().load(arrays, length)
         self.cache.start = length - (arrays[0].shape[2] if length else 0)
@@ -268,6 +288,9 @@ class _Chunk(_Attention):
 
     def _rows(self) -> slice:
         return slice(0, self.cache.offset - self.cache.start_position)
+
+    def _rows_of(self, length: int) -> int:
+        return min(length, self.cache.chunk + length % self.cache.chunk)
 
     def load(self, arrays: list[mx.array], length: int) -> None:
         super().load(arrays, length)
@@ -319,6 +342,9 @@ class _Recurrent:
 
     def state(self) -> list[mx.array]:
         return [mx.zeros((0,)) if a is None else mx.contiguous(a) for a in self.cache.cache]
+
+    def stretched(self, length: int) -> list[mx.array]:
+        return self.state()
 
     def load(self, arrays: list[mx.array], length: int) -> None:
         self.cache.cache = [array if array.size else None for array in arrays]

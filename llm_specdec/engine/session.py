@@ -8,7 +8,9 @@ from typing import Any
 
 import mlx.core as mx
 
+from llm_specdec.engine import calibrate
 from llm_specdec.engine import target as targets
+from llm_specdec.engine.costs import Costs
 from llm_specdec.engine.drafters.base import Drafter
 from llm_specdec.engine.drafters.dflash import drafter as dflash
 from llm_specdec.engine.drafters.lookup import LookupDrafter
@@ -16,13 +18,14 @@ from llm_specdec.engine.drafters.model import ModelDrafter
 from llm_specdec.engine.drafters.mtp import MTPDrafter, calibration, load_head
 from llm_specdec.engine.loop import PREFILL_STEP, Request, Run
 from llm_specdec.engine.phases import Meter
-from llm_specdec.engine.policy import Fixed
+from llm_specdec.engine.policy import Auto, Fixed, Policy
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.target import Target
 from llm_specdec.engine.transforms import History, Sampling, penalise
 
-# Until costs are measured on the machine: long enough to pay, short enough not to hurt.
-DEFAULT_LENGTH = {"none": 0, "lookup": 8, "model": 2, "mtp": 2, "dflash": 4}
+# Where costs could not be measured: long enough to pay, short enough not to hurt.
+FALLBACK = {"none": 0, "lookup": 8, "model": 2, "mtp": 2, "dflash": 3}
+LONGEST = {"none": 0, "lookup": 15, "model": 7, "mtp": 5, "dflash": 7}
 
 
 @dataclass(frozen=True)
@@ -88,12 +91,38 @@ class Session:
         meter: Meter,
         draft_tokens: int | str = "auto",
         kv_bits: int | None = None,
+        costs: Costs | None = None,
+        history: Sequence[tuple[int, int]] = (),
     ) -> Run:
-        """Prepare one run; iterate its `tokens()`."""
-        length = DEFAULT_LENGTH[self.weights.kind] if draft_tokens == "auto" else int(draft_tokens)
-        cache = TargetCache(self.target.model, kv_bits=kv_bits, max_draft=max(length, 1))
+        """Prepare one run; iterate its `tokens()`.
+
+        draft_tokens "auto" adapts the length to `costs` and to acceptance; without costs it is
+        a short fixed one. history: (accepted, drafted) by position, of earlier runs.
+        """
+        policy = self._policy(draft_tokens, costs, history)
+        cache = TargetCache(self.target.model, kv_bits=kv_bits, max_draft=max(policy.longest, 1))
         mx.reset_peak_memory()
-        return Run(self.target, cache, self.drafter, Fixed(length), request, meter)
+        return Run(self.target, cache, self.drafter, policy, request, meter)
+
+    def costs(self, kv_bits: int | None = None) -> Costs:
+        """Measure rounds on this machine; takes a few seconds."""
+        return calibrate.measure(self, self.longest, kv_bits)
+
+    @property
+    def longest(self) -> int:
+        """The longest draft that `auto` asks for."""
+        longest = LONGEST[self.weights.kind]
+        limit = self.drafter.max_draft if self.drafter else None
+        return longest if limit is None else min(longest, limit)
+
+    def _policy(
+        self, draft_tokens: int | str, costs: Costs | None, history: Sequence[tuple[int, int]]
+    ) -> Policy:
+        if draft_tokens != "auto":
+            return Fixed(int(draft_tokens) if self.drafter else 0)
+        if costs is None:
+            return Fixed(min(FALLBACK[self.weights.kind], self.longest))
+        return Auto(costs, self.longest, history)
 
 
 @functools.cache

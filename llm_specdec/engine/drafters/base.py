@@ -74,6 +74,12 @@ class Drafter(Protocol):
         ones but the last is dropped here: own caches cover at most c[0..L-2] afterwards."""
         ...
 
+    @property
+    def source(self) -> str:
+        """What the next proposal would rest on: `kind`, or a finer name where proposals are
+        not equally good. The policy estimates acceptance for each source apart."""
+        ...
+
     def ready(self) -> bool:
         """Whether there is anything to propose; must be cheap, asked once a token."""
         ...

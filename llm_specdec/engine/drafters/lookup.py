@@ -13,6 +13,7 @@ from llm_specdec.engine.drafters.base import Draw, Hidden, Proposal, Tap
 
 MIN_MATCH = 3  # tokens; shorter matches are mostly chance
 MAX_MATCH = 32  # tokens compared to rank candidates
+LONG_MATCH = 8  # tokens; such matches mostly go on
 CANDIDATES = 8  # most recent places kept for each n-gram
 
 
@@ -43,6 +44,10 @@ class LookupDrafter:
                 del places[:-CANDIDATES]
             self._tokens.append(token)
         self._match = self._longest_match()
+
+    @property
+    def source(self) -> str:
+        return "lookup-long" if self._match and self._match[1] >= LONG_MATCH else "lookup"
 
     def ready(self) -> bool:
         return self._match is not None

@@ -19,7 +19,7 @@ class ModelDrafter:
     rest waits in `_waiting` and is read in the pass that draws the first draft token.
     """
 
-    kind = "model"
+    kind = source = "model"
     taps: tuple[Tap, ...] = ()
     max_draft: int | None = LONGEST
 

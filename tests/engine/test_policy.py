@@ -1,0 +1,162 @@
+"""The adaptive draft length against simulated acceptance and costs. No clock anywhere."""
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from llm_specdec.engine.costs import Costs, interpolated
+from llm_specdec.engine.policy import PROBE_EVERY, Acceptance, Auto, Fixed
+
+LONGEST = 8
+FLAT = dict.fromkeys(range(1, 10), 1.0)
+LINEAR = {w: 1 + 0.15 * (w - 1) for w in range(1, 10)}
+CLIFF_2 = {w: 1.0 if w < 2 else 1.9 for w in range(1, 10)}
+CLIFF_6 = {w: 1 + 0.05 * (w - 1) if w < 6 else 2.5 for w in range(1, 10)}
+CURVES = {"flat": FLAT, "linear": LINEAR, "cliff at 2": CLIFF_2, "cliff at 6": CLIFF_6}
+DRAFT = {k: 0.05 + 0.02 * k for k in range(1, 9)}
+
+
+def costs(verify, draft=DRAFT):
+    return Costs((128, 2048), (verify, verify), {"drafter": (draft, draft)})
+
+
+def stationary(rate):
+    return lambda token, rng: rng.random() < rate
+
+
+def switching(token, rng):
+    return rng.random() < (0.9 if (token // 300) % 2 else 0.1)
+
+
+def alternating(token, rng):
+    return rng.random() < (0.9 if (token // 12) % 2 else 0.2)
+
+
+TRACES = {
+    "never": stationary(0.0),
+    "0.2": stationary(0.2),
+    "0.5": stationary(0.5),
+    "0.8": stationary(0.8),
+    "0.97": stationary(0.97),
+    "switching": switching,
+    "alternating": alternating,
+}
+
+
+def simulate(policy, priced, accepts, tokens=2000, seed=1):
+    """(time, lengths asked for round by round)."""
+    rng = random.Random(seed)
+    done, time, lengths = 0, 0.0, []
+    while done < tokens:
+        length = policy.length("drafter", done)
+        accepted = 0
+        while accepted < length and accepts(done + accepted, rng):
+            accepted += 1
+        policy.observe("drafter", length, accepted)
+        lengths.append(length)
+        time += priced.round("drafter", length, done)
+        done += accepted + 1
+    return time / done, lengths
+
+
+def best_fixed(priced, accepts):
+    return min(simulate(Fixed(k), priced, accepts)[0] for k in range(LONGEST + 1))
+
+
+@pytest.mark.parametrize("trace", TRACES)
+@pytest.mark.parametrize("curve", CURVES)
+def test_regret_against_the_best_fixed_length_is_small(trace, curve, capsys):
+    priced = costs(CURVES[curve])
+    best = best_fixed(priced, TRACES[trace])
+    mine, _ = simulate(Auto(priced, LONGEST), priced, TRACES[trace])
+    regret = mine / best - 1
+    with capsys.disabled():
+        print(f"\n  {trace:>11} {curve:<10} regret {100 * regret:5.1f} %", end="")
+    assert regret < (0.10 if trace == "alternating" else 0.06)
+
+
+@pytest.mark.parametrize("curve", ["linear", "cliff at 2"])
+def test_a_losing_drafter_is_parked_within_32_rounds_and_costs_little(curve):
+    priced = costs(CURVES[curve])
+    policy = Auto(priced, LONGEST)
+    cost, lengths = simulate(policy, priced, stationary(0.0), tokens=400)
+    assert policy.state == "parked"
+    assert sum(length > 1 for length in lengths[32:]) == 0
+    assert sum(length > 0 for length in lengths[32:]) <= len(lengths) / PROBE_EVERY[0] + 1
+    assert cost <= 1 / 0.97
+
+
+def test_a_parked_drafter_comes_back_within_64_rounds_when_it_starts_to_pay():
+    priced = costs(LINEAR)
+    policy = Auto(priced, LONGEST)
+    simulate(policy, priced, stationary(0.0), tokens=600)
+    _, lengths = simulate(policy, priced, stationary(0.9), tokens=400)
+    back = next(i for i in range(len(lengths)) if min(lengths[i : i + 8]) > 1)
+    assert back <= 64
+
+
+def test_a_settled_length_does_not_oscillate():
+    priced = costs(LINEAR)
+    policy = Auto(priced, LONGEST)
+    simulate(policy, priced, stationary(0.7), tokens=300)
+    _, lengths = simulate(policy, priced, stationary(0.7), tokens=1500)
+    changes = sum(a != b for a, b in pairwise(lengths))
+    assert changes / len(lengths) < 0.1
+
+
+def test_the_length_shrinks_as_context_makes_verifying_dearer():
+    far = {w: 1 + 0.6 * (w - 1) for w in range(1, 10)}
+    priced = Costs((128, 2048), (LINEAR, far), {"drafter": (DRAFT, DRAFT)})
+    chosen = []
+    for context in (128, 2048):
+        policy = Auto(priced, LONGEST, history=[(80, 100)] * 8)
+        chosen.append(policy.length("drafter", context))
+    assert chosen[0] > chosen[1] >= 0
+
+
+def test_sources_are_estimated_apart():
+    priced = costs(LINEAR)
+    policy = Auto(priced, LONGEST)
+    for _ in range(60):
+        policy.length("good", 200)
+        policy.observe("good", 4, 4)
+        policy.length("bad", 200)
+        policy.observe("bad", 2, 0)
+    assert policy.length("good", 200) > 2
+    assert policy.length("bad", 200) == 0
+
+
+def test_same_observations_same_lengths():
+    priced = costs(CLIFF_6)
+    runs = [simulate(Auto(priced, LONGEST), priced, switching, seed=3)[1] for _ in range(2)]
+    assert runs[0] == runs[1]
+
+
+def test_history_is_a_prior_that_evidence_overrules():
+    hopeful = Acceptance([(90, 100)] * 4)
+    assert hopeful.expected(4)[-1] > Acceptance().expected(4)[-1]
+    for _ in range(40):
+        hopeful.update(4, 0)
+    assert hopeful.expected(1)[1] < 1.2
+
+
+def test_a_position_never_drafted_is_believed_like_the_last_one_that_was():
+    seen = Acceptance()
+    for _ in range(200):
+        seen.update(1, 1)
+    rates = [b - a for a, b in pairwise(seen.expected(3))]
+    assert rates[0] > 0.9
+    assert rates[1] / rates[0] == pytest.approx(rates[0], abs=0.01)
+
+
+def test_curves_are_linear_between_and_beyond_measured_points():
+    curve = {1: 1.0, 4: 4.0, 8: 6.0}
+    assert [interpolated(curve, x) for x in (1, 2, 6, 10)] == [1.0, 2.0, 5.0, 7.0]
+
+
+def test_costs_survive_being_stored():
+    priced = costs(CLIFF_2)
+    import json
+
+    assert Costs.from_json(json.loads(json.dumps(priced.as_json()))) == priced
