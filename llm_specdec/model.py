@@ -4,6 +4,7 @@ Nothing heavy is imported before a prompt runs.
 """
 
 import secrets
+import sys
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -82,12 +83,14 @@ class Answer:
         weights = self.setup.weights()
         self._admit(weights, self._least_tokens())
         session = load(weights)
+        costs = self.setup.costs(session, tell=_tell)
+        tokenizer = session.tokenizer  # read here, while loading is timed
         load_ms = 1000 * (time.perf_counter() - start)
         from llm_specdec.engine.phases import Meter
         from llm_specdec.engine.text import TextStream
 
         meter = Meter()
-        text = TextStream(session.tokenizer.detokenizer, self.values["stop"])
+        text = TextStream(tokenizer.detokenizer, self.values["stop"])
         request = self._request(session, text)
         self._admit(weights, len(request.prompt))
         run = session.run(
@@ -95,6 +98,8 @@ class Answer:
             meter,
             draft_tokens=self.values["draft_tokens"],
             kv_bits=self.values["kv_bits"],
+            costs=costs,
+            history=self._history(),
         )
         tokens = run.tokens()
         try:
@@ -110,6 +115,13 @@ class Answer:
         finally:
             tokens.close()  # type: ignore[attr-defined]
             self._leave_receipt(run, meter, request, load_ms)
+
+    def _history(self) -> list[tuple[int, int]]:
+        """Acceptance of the pairing's logged runs, the policy's prior; none with a seed of the
+        user's own, whose text must not depend on what was logged before."""
+        if self.values["seed"] is not None or self.setup.lane.state != "drafting":
+            return []
+        return receipts.acceptance(llm.user_dir() / "logs.db", self.setup.pairing.name)
 
     def _admit(self, weights: "Weights", prompt_tokens: int) -> None:
         """Raises ResourceError where prompt and max_tokens (at least a short answer) cannot fit."""
@@ -186,6 +198,12 @@ class Answer:
         )
         if database := _log_database():
             receipts.ensure_view(database)
+
+
+def _tell(text: str) -> None:
+    """Say why it takes a moment, to a person only."""
+    if sys.stderr.isatty():
+        click.echo(text, err=True)
 
 
 def _log_database() -> str | None:

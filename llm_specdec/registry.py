@@ -6,7 +6,6 @@ commands: it changes the file under a lock, keeps comments, and replaces it in o
 
 import contextlib
 import functools
-import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_specdec import settings
+from llm_specdec import files, settings
 from llm_specdec.errors import RegistryError, UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ BUILT_IN = ("none", "lookup", "mtp")  # drafters that are words, not repositorie
 KINDS = ("model", "dflash")  # what a drafter of its own files may be
 DEFAULT_PROFILE = "default"  # a profile of this name is what the bare NAME uses
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-LOCK_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -215,37 +213,21 @@ def unknown_pairing(name: str, known: Iterable[str]) -> UsageError:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(path.with_name(path.name + ".lock"), timeout=LOCK_SECONDS)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout:
-        raise RegistryError(f"{path} is in use by another process: try again") from None
-    except OSError as error:
-        raise RegistryError(f"{path} cannot be written: {error}") from error
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(files.locked(path))
+        except TimeoutError as error:
+            raise RegistryError(str(error)) from None
+        except OSError as error:
+            raise RegistryError(f"{path} cannot be written: {error}") from error
         yield
-    finally:
-        lock.release()
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write `text` to `path` so that a reader sees the old file or the new one, whole."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")  # ours alone: we hold the lock
     try:
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-        with temporary.open("wb") as file:
-            temporary.chmod(mode)
-            file.write(text.encode("utf-8"))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        files.replace(path, text.encode("utf-8"))
     except OSError as error:
         raise RegistryError(f"{path} cannot be written: {error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 # --- reading -------------------------------------------------------------------------------

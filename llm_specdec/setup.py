@@ -4,15 +4,16 @@ The seam to the engine that the llm model and the bench share; the engine is imp
 functions, so nothing heavy is loaded before something runs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from llm_specdec import __version__, receipts, settings
+from llm_specdec import __version__, costs, receipts, settings
 from llm_specdec.registry import Pairing
 
 if TYPE_CHECKING:
+    from llm_specdec.engine.costs import Costs
     from llm_specdec.engine.loop import Request, Run
     from llm_specdec.engine.phases import Meter
     from llm_specdec.engine.session import Session, Weights
@@ -67,6 +68,14 @@ class Setup:
             resident=memory_in_use(),
         )
 
+    def costs(
+        self, loaded: "Session", tell: Callable[[str], None] = lambda text: None
+    ) -> "Costs | None":
+        """What rounds cost here, where the draft length adapts to it; measured on first use."""
+        if self.lane.state != "drafting" or self.values["draft_tokens"] != "auto":
+            return None
+        return costs.costs_for(loaded, self.values["kv_bits"], tell=tell)
+
     def measured(
         self, run: "Run", meter: "Meter", request: "Request", load_ms: float
     ) -> receipts.Run:
@@ -79,7 +88,7 @@ class Setup:
             version=__version__,
             pairing=self.pairing.name,
             profile=self.profile,
-            lane=self.lane,
+            lane=self._lane_of(run),
             prompt_tokens=len(request.prompt),
             cached_tokens=0,
             completion_ids=tally.completion,
@@ -99,6 +108,12 @@ class Setup:
             deviations=self.resolution.deviations,
             peak_memory_bytes=peak_memory(),
         )
+
+    def _lane_of(self, run: "Run") -> receipts.Lane:
+        """The lane as it ended: the policy may have parked the drafter."""
+        if run.drafter is None or run.policy.state == "drafting":
+            return self.lane
+        return receipts.Lane(self.lane.kind, "parked", "drafting would be slower at its acceptance")
 
 
 def load(weights: "Weights") -> "Session":

@@ -289,7 +289,7 @@ class Scripted:
     Beyond the end of `text` it has nothing to propose.
     """
 
-    kind = "scripted"
+    kind = source = "scripted"
     taps: tuple[Tap, ...] = ()
     max_draft: int | None = None
 

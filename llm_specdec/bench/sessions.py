@@ -133,9 +133,14 @@ class Sessions:
             sampling=sampling(values),
             seed=seed,
         )
+        costs = setup.costs(session)
         meter = Meter()
         run = session.run(
-            request, meter, draft_tokens=values["draft_tokens"], kv_bits=values["kv_bits"]
+            request,
+            meter,
+            draft_tokens=values["draft_tokens"],
+            kv_bits=values["kv_bits"],
+            costs=costs,
         )
         _exhaust(run)
         return setup.measured(run, meter, request, load_ms)

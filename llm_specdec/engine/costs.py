@@ -4,7 +4,6 @@ Measured once per device, mlx version, target, drafter and precision, and kept b
 `Auto` reads only the stored figures, so a run never depends on the clock.
 """
 
-import statistics
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
@@ -78,8 +77,9 @@ def timed(
     repeats: int = REPEATS,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Curve:
-    """Median seconds of each pass, taken in turns so that a slow spell hits all alike; what a
-    pass returns is evaluated inside its time."""
+    """Least seconds of each pass, taken in turns so that a slow spell hits all alike; what a
+    pass returns is evaluated inside its time. The least, because other work on the machine can
+    only add to it."""
     seconds: dict[int, list[float]] = {x: [] for x in passes}
     for turn in range(repeats + 1):
         for x, run in passes.items():
@@ -87,4 +87,4 @@ def timed(
             mx.eval(run())
             if turn:  # the first turn warms up
                 seconds[x].append(clock() - start)
-    return {x: statistics.median(times) for x, times in seconds.items()}
+    return {x: min(times) for x, times in seconds.items()}

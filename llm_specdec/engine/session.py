@@ -8,7 +8,6 @@ from typing import Any
 
 import mlx.core as mx
 
-from llm_specdec.engine import calibrate
 from llm_specdec.engine import target as targets
 from llm_specdec.engine.costs import Costs
 from llm_specdec.engine.drafters.base import Drafter
@@ -17,6 +16,7 @@ from llm_specdec.engine.drafters.lookup import LookupDrafter
 from llm_specdec.engine.drafters.model import ModelDrafter
 from llm_specdec.engine.drafters.mtp import MTPDrafter, calibration, load_head
 from llm_specdec.engine.loop import PREFILL_STEP, Request, Run
+from llm_specdec.engine.measure import measure
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.policy import Auto, Fixed, Policy
 from llm_specdec.engine.rollback import TargetCache
@@ -106,7 +106,7 @@ class Session:
 
     def costs(self, kv_bits: int | None = None) -> Costs:
         """Measure rounds on this machine; takes a few seconds."""
-        return calibrate.measure(self, self.longest, kv_bits)
+        return measure(self, self.longest, kv_bits)
 
     @property
     def longest(self) -> int:
@@ -125,14 +125,19 @@ class Session:
         return Auto(costs, self.longest, history)
 
 
-@functools.cache
-def load(weights: Weights) -> Session:
-    """Load target and drafter, once a process: llm makes new model objects all the time.
+# Weights stay in memory for the life of the process: llm makes new model objects all the time.
+_loaded: dict[Weights, Session] = {}
 
-    Raises: CheckpointError, UnsupportedError.
+
+def load(weights: Weights) -> Session:
+    """Load target and drafter, once a process.
+
+    Raises: CheckpointError, UnsupportedError, PairingError.
     """
-    target = _target(weights.target)
-    return Session(weights, target, _drafter(weights, target))
+    if weights not in _loaded:
+        target = _target(weights.target)
+        _loaded[weights] = Session(weights, target, _drafter(weights, target))
+    return _loaded[weights]
 
 
 @functools.cache

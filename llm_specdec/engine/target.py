@@ -8,7 +8,7 @@ from typing import Any
 
 import mlx.core as mx
 from mlx.nn.layers.base import Module
-from mlx_lm.utils import _get_classes, load_model, load_tokenizer
+from mlx_lm.utils import _get_classes, load_config, load_model, load_tokenizer
 
 from llm_specdec.anatomy import files, heads
 from llm_specdec.engine.rollback import TargetCache
@@ -31,13 +31,11 @@ class Target:
     def __init__(self, model: Module, config: dict[str, Any], folder: Path | None = None) -> None:
         self.model, self.config, self.folder = model, config, folder
 
-    @functools.cached_property
+    @property
     def tokenizer(self) -> Any:
-        """mlx-lm's TokenizerWrapper. Raises CheckpointError."""
-        try:
-            return load_tokenizer(self.folder, eos_token_ids=self.config.get("eos_token_id"))
-        except Exception as error:  # transformers and tokenizers raise what they like
-            raise CheckpointError(f"{self.folder}: its tokenizer does not load: {error}") from error
+        """mlx-lm's TokenizerWrapper of the folder the model came from."""
+        assert self.folder is not None
+        return tokenizer(self.folder)
 
     @functools.cached_property
     def vocab_size(self) -> int:
@@ -127,3 +125,16 @@ def _without(names: frozenset[str]) -> ModelClasses:
         return (type(cls.__name__, (cls,), namespace) if names else cls), args
 
     return classes
+
+
+@functools.cache
+def tokenizer(folder: Path) -> Any:
+    """mlx-lm's TokenizerWrapper, with the end tokens that the model's config names.
+
+    Raises: CheckpointError.
+    """
+    try:
+        config = load_config(folder)
+        return load_tokenizer(folder, eos_token_ids=config.get("eos_token_id"))
+    except Exception as error:  # transformers and tokenizers raise what they like
+        raise CheckpointError(f"{folder}: its tokenizer does not load: {error}") from error

@@ -69,6 +69,11 @@ SELECT = f"""select id, thread_id, datetime_utc, model, response_json, parent_me
 from turns where {HAS_RECEIPT}"""
 
 
+ACCEPTANCE = f"""select json_extract(response_json, '$.specdec.draft') from turns
+where {HAS_RECEIPT} and json_extract(response_json, '$.specdec.pairing') = ?1
+and json_extract(response_json, '$.specdec.draft.drafted') > 0 order by id desc limit ?2"""
+
+
 @dataclass(frozen=True)
 class Logged:
     """A receipt as llm logged it. `prompt` is llm's hash of the messages that went in."""
@@ -117,6 +122,27 @@ def runs(path: Path | str, n: int = 0, model: str | None = None) -> list[Logged]
         ).fetchall()
     ensure_view(path)
     return [_logged(path, row) for row in reversed(rows)]
+
+
+def acceptance(path: Path | str, pairing: str, n: int = 20) -> list[tuple[int, int]]:
+    """(accepted, drafted) by position in a draft, over the last `n` drafted runs of a pairing.
+
+    Nothing where the log cannot be read: it only sharpens a guess.
+    """
+    try:
+        with _reading(path) as db:
+            rows = [] if db is None else db.execute(ACCEPTANCE, (pairing, n)).fetchall()
+        drafts = [json.loads(row[0]) for row in rows]
+    except (LogError, sqlite3.Error, ValueError):
+        return []
+    longest = max((len(draft["by_length"]) - 1 for draft in drafts), default=0)
+    return [
+        (
+            sum(sum(draft["by_position"][i : i + 1]) for draft in drafts),
+            sum(sum(draft["by_length"][i + 1 :]) for draft in drafts),
+        )
+        for i in range(longest)
+    ]
 
 
 def latest(path: Path | str, name: str) -> Logged | None:

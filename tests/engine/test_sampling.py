@@ -1,6 +1,6 @@
 """Sampled output has the target's distribution, and a seed means the same text."""
 
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import mlx.core as mx
 import numpy as np
@@ -74,13 +74,16 @@ class Drafter:
 class Cycle:
     """Draft lengths in turn, so that plain steps and drafts of each length alternate."""
 
+    state: Literal["drafting", "parked"] = "drafting"
+
     def __init__(self, lengths=(3, 0, 1, 2, 0)):
         self.lengths, self.round = lengths, 0
+        self.longest = max(lengths)
 
-    def length(self):
+    def length(self, source, context):
         return self.lengths[self.round // 2 % len(self.lengths)]
 
-    def observe(self, drafted, accepted):
+    def observe(self, source, drafted, accepted):
         self.round += 1
 
 

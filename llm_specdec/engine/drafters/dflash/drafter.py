@@ -51,7 +51,7 @@ class DFlashDrafter:
     """Keeps keys and values of committed positions, and the target's hidden states of those
     that came since the last block: they are taken in together with the next one."""
 
-    kind = "dflash"
+    kind = source = "dflash"
 
     def __init__(
         self, config: Config, checkpoint: Checkpoint, target: Lender, dtype: mx.Dtype

@@ -29,7 +29,7 @@ class MTPDrafter:
     that a draft filled from its own output are dropped as soon as the true rows arrive.
     """
 
-    kind = "mtp"
+    kind = source = "mtp"
     max_draft: int | None = None
 
     def __init__(self, head: Head, target: Lender, tap: Tap) -> None:
