@@ -47,7 +47,7 @@ class Scripted:
 class Drafter:
     """Draws from its own table through the run's transforms."""
 
-    kind = "scripted"
+    kind = source = "scripted"
     taps = ()
     max_draft = None
 
