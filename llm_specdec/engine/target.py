@@ -1,5 +1,6 @@
 """The target model: loaded by mlx-lm, run one pass at a time."""
 
+import copy
 import functools
 import logging
 from collections.abc import Callable
@@ -30,6 +31,7 @@ class Target:
 
     def __init__(self, model: Module, config: dict[str, Any], folder: Path | None = None) -> None:
         self.model, self.config, self.folder = model, config, folder
+        self._narrow: Any = None  # the beginning of the output matrix, see `_first_rows`
 
     @property
     def tokenizer(self) -> Any:
@@ -64,11 +66,25 @@ class Target:
         embedded: mx.array = self._embedding(tokens)
         return embedded
 
-    def head(self, hidden: mx.array) -> mx.array:
-        """Logits of hidden states after the final norm, (n, hidden) → (n, vocab)."""
-        matrix = self._output_matrix
-        logits: mx.array = matrix.as_linear(hidden) if matrix is self._embedding else matrix(hidden)
+    def head(self, hidden: mx.array, rows: int | None = None) -> mx.array:
+        """Logits of hidden states after the final norm, (n, hidden) → (n, vocab); only those of
+        the first `rows` tokens where that is given."""
+        matrix = self._first_rows(rows)
+        tied = self._output_matrix is self._embedding
+        logits: mx.array = matrix.as_linear(hidden) if tied else matrix(hidden)
         return logits
+
+    def _first_rows(self, rows: int | None) -> Any:
+        """The output matrix, or the beginning of it: a view, no copy."""
+        if rows is None or rows >= self.vocab_size:
+            return self._output_matrix
+        if self._narrow is None or self._narrow["weight"].shape[0] != rows:
+            self._narrow = copy.copy(self._output_matrix)
+            for name in ("weight", "scales", "biases", "bias"):
+                if self._narrow.get(name) is not None:
+                    self._narrow[name] = self._narrow[name][:rows]
+            mx.eval(self._narrow.parameters())
+        return self._narrow
 
     @functools.cached_property
     def _body(self) -> Any:

@@ -5,9 +5,13 @@ import random
 from dataclasses import replace
 
 import mlx.core as mx
+import numpy as np
 import pytest
 from mlx_lm.models.cache import KVCache
+from scipy.stats import chisquare
 
+from llm_specdec.engine import transforms
+from llm_specdec.engine.drafters import shortlist
 from llm_specdec.engine.drafters.base import Proposal
 from llm_specdec.engine.drafters.mtp import MTPDrafter, load_head
 from llm_specdec.engine.loop import Request, Run
@@ -54,7 +58,7 @@ def from_scratch(drafter, tokens, hidden, k):
     said: list[mx.array] = []
     for _ in range(k):
         normed = head.norm(output)
-        said.append(noting.one(target.head(normed[0])[0], said))
+        said.append(noting.one(target.head(normed[0], target.vocab_size)[0], said))
         states = normed if drafter.taps == ("final_norm",) else output
         output = head(target.embed(said[-1][None])[None], states, cache)
     return mx.stack(noting.logits)
@@ -122,13 +126,15 @@ def test_one_pass_of_the_head_a_draft_token(drafter, monkeypatch):
     rows, logits = [], []
 
     class Target:
+        vocab_size = 96
+
         def embed(self, tokens):
             rows.append(tokens.size)
             return drafter.target.embed(tokens)
 
-        def head(self, hidden):
+        def head(self, hidden, rows):
             logits.append(hidden.shape[0])
-            return drafter.target.head(hidden)
+            return drafter.target.head(hidden, rows)
 
     counted = MTPDrafter(drafter.head, Target(), "final_norm")
     counted.start(1)
@@ -195,3 +201,54 @@ def test_greedy_text_equals_the_target_alone(name, depth, tmp_path):
         text, tally = decode(target, drafter, depth, sampling=sampling)
         assert text == alone
         assert tally.drafted > 0
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    """Let tiny vocabularies too be drafted over their first sixth."""
+    monkeypatch.setattr(shortlist, "SMALL", 0)
+
+
+@pytest.mark.parametrize("drafter", ["llama", "qwen3_5"], indirect=True)
+def test_greedy_text_equals_the_target_alone_over_part_of_the_vocabulary(narrow, drafter):
+    drafter = MTPDrafter(drafter.head, drafter.target, "final_norm")
+    for sampling in (Sampling(), Sampling(repetition_penalty=1.15, logit_bias={5: 2.0, 90: 1.0})):
+        alone, _ = decode(drafter.target, None, 0, sampling=sampling)
+        text, tally = decode(drafter.target, drafter, 2, sampling=sampling, prompt=[3, 4, 5, 6])
+        assert text == alone
+        assert tally.drafted > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("drafter", ["llama", "qwen3_5"], indirect=True)
+def test_sampled_text_has_the_targets_distribution(narrow, drafter):
+    """The second token over all first ones, drafted by a head that sees a sixth of the tokens."""
+    target, runs = drafter.target, 1500
+    drafter = MTPDrafter(drafter.head, target, "final_norm")
+    sampling = Sampling(temperature=2.0, top_k=40)
+    prompt = [3, 4, 5, 6]
+    counts, accepted = np.zeros(96), 0
+    for seed in range(runs):
+        text, tally = decode(target, drafter, 1, tokens=3, sampling=sampling, seed=seed)
+        counts[text[1]] += 1
+        accepted += tally.accepted
+    first = distribution(target.model(mx.array([prompt])), sampling)[0]
+    each = mx.array([[*prompt, token] for token in range(96)])
+    exact = np.array(first @ distribution(target.model(each), sampling), dtype=np.float64)
+    assert 0 < accepted < runs
+    assert chi_square(counts, exact * runs) > 1e-4
+    assert chi_square(counts, np.roll(exact, 1) * runs) < 1e-9
+
+
+def distribution(logits, sampling):
+    return transforms.distribution(logits[:, -1], sampling)
+
+
+def chi_square(counts, expected):
+    """p value, rare tokens taken together."""
+    rare = expected < 6
+    counts = np.append(counts[~rare], counts[rare].sum())
+    expected = np.append(expected[~rare], expected[rare].sum())
+    if expected[-1] < 1:
+        counts, expected = counts[:-1], expected[:-1]
+    return chisquare(counts, expected * counts.sum() / expected.sum()).pvalue

@@ -54,4 +54,6 @@ def _drafted(drafter: MTPDrafter, ids: mx.array, hidden: mx.array) -> mx.array:
     """The head's choice in every slot, (n - 1,)."""
     embedded = drafter.target.embed(ids[1:])
     output = drafter.head(embedded[None], hidden[None, :-1], KVCache())[0]
-    return mx.argmax(drafter.target.head(drafter.head.norm(output)), axis=-1)
+    return mx.argmax(
+        drafter.target.head(drafter.head.norm(output), drafter.target.vocab_size), axis=-1
+    )

@@ -8,6 +8,7 @@ from mlx_lm.models.cache import KVCache
 
 from llm_specdec.engine.drafters.base import Draw, Hidden, Proposal, Tap
 from llm_specdec.engine.drafters.mtp.head import Head
+from llm_specdec.engine.drafters.shortlist import Shortlist
 
 CHUNK = 64  # committed rows that are worth a pass of their own, as in prefill
 
@@ -15,9 +16,12 @@ CHUNK = 64  # committed rows that are worth a pass of their own, as in prefill
 class Lender(Protocol):
     """The target's embedding and output matrix, which a head shares."""
 
+    @property
+    def vocab_size(self) -> int: ...
+
     def embed(self, tokens: mx.array) -> mx.array: ...  # (n,) → (n, hidden)
 
-    def head(self, hidden: mx.array) -> mx.array: ...  # (n, hidden) → (n, vocab)
+    def head(self, hidden: mx.array, rows: int) -> mx.array: ...  # (n, hidden) → (n, rows)
 
 
 class MTPDrafter:
@@ -35,6 +39,7 @@ class MTPDrafter:
     def __init__(self, head: Head, target: Lender, tap: Tap) -> None:
         self.taps: tuple[Tap, ...] = (tap,)
         self.head, self.target, self._tap = head, target, tap
+        self._shortlist = Shortlist(target.vocab_size)
         self._clear()
 
     def _clear(self) -> None:
@@ -45,9 +50,11 @@ class MTPDrafter:
 
     def start(self, token: int) -> None:
         self._clear()
+        self._shortlist.start([token])
 
     def extend(self, next_tokens: Sequence[int], hidden: Hidden) -> None:
         self._drop_drafts()
+        self._shortlist.watch(next_tokens)
         self._rows.append((mx.array(list(next_tokens), dtype=mx.int32), hidden[self._tap]))
         if sum(tokens.size for tokens, _ in self._rows) >= CHUNK:
             self._read_rows()
@@ -62,12 +69,18 @@ class MTPDrafter:
         output, drafted = self._last, list[mx.array]()
         while True:
             normed = self.head.norm(output)
-            drafted.append(draw.one(self.target.head(normed)[0], drafted))
+            drafted.append(draw.one(self._logits(normed, draw), drafted))
             if len(drafted) == k:
                 return draw.proposal(mx.stack(drafted))
             # Fed back in the form in which the true hidden states come: normed or not.
             states = normed if self._tap == "final_norm" else output
             output = self._pass(drafted[-1][None], states)
+
+    def _logits(self, normed: mx.array, draw: Draw) -> mx.array:
+        """One row (vocab,), over the shortlist alone; cut off there where only the highest
+        column counts."""
+        logits = self.target.head(normed, self._shortlist.rows)
+        return (logits if draw.plain else self._shortlist.whole(logits))[0]
 
     def state(self) -> list[mx.array]:
         """Keys and values of the true slots, tokens along axis 2; none before the first row."""
@@ -77,6 +90,7 @@ class MTPDrafter:
 
     def load_state(self, arrays: list[mx.array], tokens: Sequence[int]) -> None:
         self._clear()
+        self._shortlist.start(tokens)
         if arrays and len(tokens) > 1:
             self._slots = len(tokens) - 1
             keys, values = (array[:, :, : self._slots] for array in arrays)
