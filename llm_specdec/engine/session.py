@@ -157,7 +157,7 @@ def _drafter(weights: Weights, target: Target) -> Drafter | None:
     if weights.kind == "dflash":
         assert weights.drafter is not None
         bits, group = weights.drafter_bits, weights.drafter_group_size
-        return dflash.load(weights.drafter, target, bits, group or 64)
+        return dflash.load(weights.drafter, target, bits, group or 64, shortlist=True)
     return None
 
 

@@ -119,5 +119,5 @@ class Lender:
     def embed(self, tokens: mx.array) -> mx.array:
         return mx.array(self.embedding)[tokens]
 
-    def head(self, hidden: mx.array) -> mx.array:
-        return hidden @ mx.array(self.matrix).T
+    def head(self, hidden: mx.array, rows: int | None = None) -> mx.array:
+        return hidden @ mx.array(self.matrix[:rows]).T

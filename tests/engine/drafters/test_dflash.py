@@ -6,6 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from llm_specdec.engine.drafters import shortlist
 from llm_specdec.engine.drafters.dflash import drafter as dflash
 from llm_specdec.errors import CheckpointError, PairingError
 from tests.engine.drafters.dflash_checkpoints import (
@@ -209,7 +210,7 @@ def test_weights_take_the_targets_precision(tmp_path):
         def embed(self, tokens):
             return super().embed(tokens).astype(mx.bfloat16)
 
-        def head(self, hidden):
+        def head(self, hidden, rows=None):
             assert hidden.dtype == mx.bfloat16
             return hidden @ mx.array(self.matrix).astype(mx.bfloat16).T
 
@@ -221,6 +222,40 @@ def test_weights_take_the_targets_precision(tmp_path):
     drafter.extend(tokens[1:9], {0: rows[:, :HIDDEN], 2: rows[:, HIDDEN:]})
     assert len(proposed(drafter, 4, Recorder(plain=True))) == 4
     assert {array.dtype for array in drafter.state()} == {mx.bfloat16}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_shortlist_keeps_drafts_among_the_common_tokens(tmp_path, monkeypatch, version, plain):
+    """And draws them as a drafter would whose other tokens have no chance."""
+    common = 20
+    monkeypatch.setattr(shortlist.Shortlist, "__init__", _first(common))
+
+    class Never(Lender):
+        def head(self, hidden, rows=None):
+            logits = super().head(hidden)
+            unlisted = mx.arange(logits.shape[-1]) >= common
+            return mx.where(unlisted, -1e30, logits)
+
+    raw = config(version)
+    folder = save(tmp_path / "d", raw, weights(raw))
+    tokens, taps = conversation()
+    found = []
+    for drafter in (dflash.load(folder, Lender(), shortlist=True), dflash.load(folder, Never())):
+        told = [token % common for token in tokens[:9]]
+        drafter.start(told[0])
+        rows = mx.array(taps[:8])
+        drafter.extend(told[1:], {0: rows[:, :HIDDEN], 2: rows[:, HIDDEN:]})
+        found.append(proposed(drafter, 4, Recorder(plain=plain)))
+    assert max(found[0]) < common
+    assert found[0] == found[1]
+
+
+def _first(common):
+    def init(self, vocab_size):
+        self._vocab, self._first, self._share = vocab_size, common, 1.0
+
+    return init
 
 
 @pytest.mark.parametrize("suffix", ["", ".weight"])

@@ -11,6 +11,7 @@ from llm_specdec.engine.drafters.dflash.config import Config, read
 from llm_specdec.engine.drafters.dflash.model import ContextCache, best
 from llm_specdec.engine.drafters.dflash.weights import Checkpoint
 from llm_specdec.engine.drafters.dflash.weights import load as load_weights
+from llm_specdec.engine.drafters.shortlist import Shortlist
 from llm_specdec.errors import PairingError
 
 # Stands in for "not a candidate". Finite: where a run's transforms forbid every candidate,
@@ -25,14 +26,19 @@ class Lender(Protocol):
     @property
     def vocab_size(self) -> int: ...
     def embed(self, tokens: mx.array) -> mx.array: ...
-    def head(self, hidden: mx.array) -> mx.array: ...
+    def head(self, hidden: mx.array, rows: int | None = None) -> mx.array: ...
 
 
 def load(
-    folder: Path, target: Lender, bits: int | None = None, group_size: int = 64
+    folder: Path,
+    target: Lender,
+    bits: int | None = None,
+    group_size: int = 64,
+    shortlist: bool = False,
 ) -> "DFlashDrafter":
     """Load a DFlash or DFlash 2 checkpoint for a loaded target, in the target's precision;
-    with `bits` its matrices are quantised.
+    with `bits` its matrices are quantised. With `shortlist` a drafter that borrows the target's
+    output matrix drafts over the common tokens alone.
 
     Raises: CheckpointError, PairingError.
     """
@@ -44,7 +50,7 @@ def load(
             f"{embedded.shape[-1]}: take the drafter trained for this target"
         )
     checkpoint = load_weights(folder, config, embedded.dtype, bits, group_size)
-    return DFlashDrafter(config, checkpoint, target, embedded.dtype)
+    return DFlashDrafter(config, checkpoint, target, embedded.dtype, shortlist)
 
 
 class DFlashDrafter:
@@ -54,7 +60,12 @@ class DFlashDrafter:
     kind = source = "dflash"
 
     def __init__(
-        self, config: Config, checkpoint: Checkpoint, target: Lender, dtype: mx.Dtype
+        self,
+        config: Config,
+        checkpoint: Checkpoint,
+        target: Lender,
+        dtype: mx.Dtype,
+        shortlist: bool = False,
     ) -> None:
         self.config = config
         self.taps: tuple[Tap, ...] = config.target_layer_ids
@@ -63,6 +74,9 @@ class DFlashDrafter:
         embedding, head = checkpoint.embedding, checkpoint.head
         self._embed = target.embed if embedding is None else embedding
         self._head = target.head if head is None else head
+        self._target = target
+        narrow = shortlist and head is None
+        self._shortlist = Shortlist(target.vocab_size) if narrow else None
         self._tokens = None if head is None else head.tokens
         self._vocab_size, self._dtype = target.vocab_size, dtype
         self.start(0)
@@ -73,9 +87,13 @@ class DFlashDrafter:
         self._cache = ContextCache(self.config, self._dtype)
         self._waiting: list[mx.array] = []  # (n, taps · hidden) each
         self._pending = token
+        if self._shortlist:
+            self._shortlist.start([token])
 
     def extend(self, next_tokens: Sequence[int], hidden: Hidden) -> None:
         self._pending = next_tokens[-1]
+        if self._shortlist:
+            self._shortlist.watch(next_tokens)
         n, keep = len(next_tokens), self._cache.keep
         if keep is not None and n >= keep:
             self._forget(n - keep)
@@ -125,7 +143,10 @@ class DFlashDrafter:
         return draw.proposal(self._drawn(logits, draw))
 
     def _logits(self, hidden: mx.array) -> mx.array:
-        logits = self._head(hidden)
+        if self._shortlist:
+            logits = self._target.head(hidden, self._shortlist.rows)
+        else:
+            logits = self._head(hidden)
         if self.config.output_multiplier != 1:
             logits = logits * self.config.output_multiplier
         if self.config.softcap:
@@ -135,6 +156,8 @@ class DFlashDrafter:
     def _drawn(self, logits: mx.array, draw: Draw) -> mx.array:
         """DFlash: each slot by itself."""
         if self._tokens is None:
+            if self._shortlist and not draw.plain:
+                logits = self._shortlist.whole(logits)
             return draw.block(logits)
         if draw.plain:
             return self._tokens[mx.argmax(logits, axis=-1)]
@@ -172,6 +195,8 @@ class DFlashDrafter:
 
     def load_state(self, arrays: list[mx.array], tokens: Sequence[int]) -> None:
         self.start(tokens[-1])
+        if self._shortlist:
+            self._shortlist.start(tokens)
         self._cache.restore(arrays, position=len(tokens) - 1)
 
 
