@@ -34,7 +34,7 @@ from tests import zoo
 from tests.engine import chisquare, parity
 
 KINDS = ("none", "lookup", "model", "mtp", "dflash")
-LEADS = ("", "Answer briefly. ", "Answer as a numbered list. ")
+LEADS = ("", "Answer briefly. ", "Answer as a numbered list. ", "Answer like a teacher. ")
 PENALTY = Sampling(repetition_penalty=1.15)
 
 
@@ -76,12 +76,13 @@ def real(args: argparse.Namespace) -> bool:
     target = sessions["none"].target
     ids = [harness.rendered(target.tokenizer, text) for text in texts]
     expected = [parity.mlx_lm_tokens(target, prompt, args.tokens) for prompt in ids]
-    ties, broken = [], 0
+    ties: list[str] = []
+    all_sound = True
     print(
         f"{'lane':8} {'prompts':>7} {'same SHA-256':>12} {'ties':>5} {'broken':>6} {'accepted':>15}"
     )
     for kind, loaded in sessions.items():
-        same, drafted, accepted = 0, 0, 0
+        same = broken = drafted = accepted = 0
         for i, (prompt, plain) in enumerate(zip(ids, expected, strict=True)):
             run = harness.timed(harness.ours(loaded), prompt, args.tokens)
             assert run.tally is not None
@@ -94,9 +95,11 @@ def real(args: argparse.Namespace) -> bool:
             broken += gap > parity.TIE
         rest = len(ids) - same
         drafts = f"{accepted} of {drafted}"
-        print(f"{kind:8} {len(ids):7} {same:12} {rest - broken:5} {broken:6} {drafts:>15}")
+        print(
+            f"{kind:8} {len(ids):7} {same:12} {rest - broken:5} {broken:6} {drafts:>15}", flush=True
+        )
     print(*ties, sep="\n")
-    return not broken
+    return all_sound
 
 
 def sha256(tokens: Sequence[int]) -> str:

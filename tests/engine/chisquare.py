@@ -77,6 +77,12 @@ def certain(drawing: Drawing, pending: mx.array) -> Proposal:
     return Proposal(mx.array([6, 2], dtype=mx.int32))
 
 
+def block(drawing: Drawing, pending: mx.array) -> Proposal:
+    """Logits of all draft tokens at once, as block drafters have them."""
+    tokens = drawing.block(_rows(mx.array([3, 8])))
+    return drawing.proposal(tokens)
+
+
 def before_truncation(drawing: Drawing, pending: mx.array) -> Proposal:
     """Control: draws after truncation, but reports the distribution before it."""
     proposal = same_transforms(drawing, pending)
@@ -139,6 +145,7 @@ SCRIPTS = [
     Script("all, mlx", Sampling(0.8, 0.9, 6, 0.05, 1.2, 0.3, 0.2, "mlx", {4: 1.0, 2: -2.0})),
     Script("q beyond p", Sampling(temperature=0.8, top_k=3), untransformed),
     Script("p beyond q", Sampling(temperature=1.2), sparse),
+    Script("block of drafts", Sampling(0.8, top_k=6, repetition_penalty=1.3), block),
     Script("certain drafts", Sampling(temperature=0.8, top_p=0.9), certain),
 ]
 CONTROLS = [

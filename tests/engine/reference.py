@@ -4,6 +4,7 @@ Orders: `card` as servers do it (penalties, temperature, top-k, top-p, min-p); `
 plain path does it (penalties over 20 tokens, top-p, min-p, top-k, temperature).
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,8 +27,8 @@ def penalised(logits: Row, prompt: Sequence[int], output: Sequence[int], s: Samp
         repeated, counted = everything, list(output)
     for token in set(repeated):
         row[token] *= s.repetition_penalty if row[token] < 0 else 1 / s.repetition_penalty
-    for token in set(counted):
-        row[token] -= s.presence_penalty + s.frequency_penalty * counted.count(token)
+    for token, times in Counter(counted).items():
+        row[token] -= s.presence_penalty + s.frequency_penalty * times
     return row
 
 
@@ -42,6 +43,26 @@ def distribution(row: Row, s: Sampling) -> Row:
     for cut in (_top_k, _top_p, _min_p):
         kept = _renormalised(cut(kept, s))
     return kept
+
+
+def places(logits: Row, tokens: Sequence[int], prompt: int, s: Sampling) -> Row:
+    """Each token's place in its exact distribution, after the history that it really had.
+
+    Independent and uniform on (0, 1) if, and only if, every token was drawn from the target's
+    distribution. Shapes: logits (n, vocab), row i follows token i; tokens (n,), the first
+    `prompt` of them given; returns (n - prompt,).
+    """
+    rng = np.random.default_rng(1)
+    found = []
+    for i in range(prompt, len(tokens)):
+        row = penalised(logits[i - 1], tokens[:prompt], tokens[prompt:i], s)
+        p = distribution(row, s)
+        order = np.argsort(-p)
+        before = np.cumsum(p[order]) - p[order]
+        at = int(np.flatnonzero(order == tokens[i])[0])
+        assert p[order[at]] > 0, f"token {i} is ruled out"
+        found.append(before[at] + rng.random() * p[order[at]])
+    return np.array(found)
 
 
 def _softmax(row: Row) -> Row:

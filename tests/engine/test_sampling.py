@@ -8,14 +8,17 @@ import pytest
 from scipy.stats import chi2
 
 from llm_specdec.engine.drafters.lookup import LookupDrafter
+from llm_specdec.engine.drafters.model import ModelDrafter
+from llm_specdec.engine.drafters.mtp import load_head
 from llm_specdec.engine.loop import Request, Run
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.policy import Fixed
 from llm_specdec.engine.rollback import TargetCache
-from llm_specdec.engine.target import Target
+from llm_specdec.engine.target import Target, load
 from llm_specdec.engine.transforms import Sampling
-from tests import zoo
-from tests.engine import chisquare, reference
+from tests import heads, zoo
+from tests.engine import chisquare, parity, reference
+from tests.engine.drafters import test_dflash_engine
 
 
 @pytest.mark.parametrize("script", chisquare.SCRIPTS, ids=lambda s: s.name)
@@ -87,24 +90,11 @@ class Cycle:
         self.round += 1
 
 
-def uniforms(sampling, tokens, seed):
-    """Each token's place in its exact distribution: independent and uniform on (0, 1) if, and
-    only if, every token was drawn from the target's distribution after the actual history."""
-    rng = np.random.default_rng(seed)
-    found = []
-    for i in range(len(chisquare.PROMPT), len(tokens)):
-        row = chisquare.TARGET[tokens[i - 1]]
-        n = len(chisquare.PROMPT)
-        # Only the window counts in scope mlx; a whole long history would be slow to recount.
-        output = tokens[max(n, i - 20) : i]
-        prompt = tokens[max(0, i - 20) : n]
-        p = reference.distribution(reference.penalised(row, prompt, output, sampling), sampling)
-        order = np.argsort(-p)
-        before = np.cumsum(p[order]) - p[order]
-        at = int(np.flatnonzero(order == tokens[i])[0])
-        assert p[order[at]] > 0
-        found.append(before[at] + rng.random() * p[order[at]])
-    return np.array(found)
+def check_places(logits, tokens, prompt, sampling):
+    """Tokens and pairs of neighbours lie where draws from the exact distributions lie."""
+    u = reference.places(logits, tokens, prompt, sampling)
+    assert p_value(u[:, None], 40) > chisquare.FALSE_ALARM
+    assert p_value(np.column_stack([u[:-1:2], u[1::2]]), 6) > chisquare.FALSE_ALARM
 
 
 def p_value(values, bins):
@@ -132,9 +122,51 @@ def test_a_whole_run_draws_from_the_targets_distribution(n):
     for _ in run.tokens():
         pass
     assert 0.3 * run.tally.drafted < run.tally.accepted < run.tally.drafted
-    u = uniforms(sampling, [*chisquare.PROMPT, *run.tally.completion], seed=n)
-    assert p_value(u[:, None], 40) > chisquare.FALSE_ALARM
-    assert p_value(np.column_stack([u[:-1:2], u[1::2]]), 6) > chisquare.FALSE_ALARM
+    tokens = [*chisquare.PROMPT, *run.tally.completion]
+    check_places(chisquare.TARGET[tokens], tokens, len(chisquare.PROMPT), sampling)
+
+
+def dflash(version, rows=None):
+    return lambda target, folder: test_dflash_engine.drafter_for(target, folder, version, rows)
+
+
+DRAFTERS = {
+    "dflash": dflash(1),
+    "dflash 2": dflash(2),
+    "dflash 2, small head": dflash(2, rows=40),
+    "model": lambda target, folder: ModelDrafter(parity.near_copy("qwen3_5"), zoo.VOCAB),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scope", ["card", "mlx"])
+@pytest.mark.parametrize("name", DRAFTERS)
+def test_real_drafters_leave_the_distribution_alone(name, scope, tmp_path):
+    """A recurrent target, hot enough that unrelated drafters are accepted now and then."""
+    sampling = Sampling(3.0, 0.9, 40, 0.02, 1.2, 0.3, 0.2, scope)
+    target = parity.target("qwen3_5")
+    drafter = DRAFTERS[name](target, tmp_path)
+    check_drafter(target, drafter, sampling)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["llama", "qwen3_5", "deepseek_v3"])
+def test_prediction_heads_leave_the_distribution_alone(name, tmp_path):
+    heads.write(heads.CASES[name], tmp_path / "target")
+    target = load(tmp_path / "target")
+    head = load_head(tmp_path / "target", target)
+    check_drafter(target, head, Sampling(3.0, 0.9, 40, 0.02, 1.2, 0.3, 0.2, "mlx"))
+
+
+def check_drafter(target, drafter, sampling, n=1500):
+    prompt = parity.PROMPTS["long"]
+    cache = TargetCache(target.model, max_draft=3)
+    request = Request(prompt, n, sampling=sampling, seed=5)
+    run = Run(target, cache, drafter, Fixed(3), request, Meter())
+    tokens = [*prompt, *(token for part in run.tokens() for token in part)]
+    assert 0 < run.tally.accepted < run.tally.drafted
+    logits = np.array(target.model(mx.array([tokens]))[0], dtype=np.float64)
+    check_places(logits, tokens, len(prompt), sampling)
 
 
 def text(seed, family="llama", global_seed=0, sampling=None, lane=None):
