@@ -49,7 +49,7 @@ OR_LESS = re.compile(
 COUNTS = re.compile(
     r"""\s*[-–]?\s*(?:bits?|GB|MB|TB|KB|GiB|B|billion|million|trillion|k|layers?|heads?|experts?|runs?|shots?|steps?|epochs?|times|hours?|days?|minutes?|seconds?|ms|years?
     |models?|languages?|questions?|problems?|samples?|prompts?|turns?|users?|GPUs?|cards?|nodes?|answers?|pages?|words?|lines?|characters?|parameters?|points?|per\s+cent|percent|x\b|×|of\s+\d|out\s+of|different|other|more\b(?!\s+or)
-    |tokens?|个|次|层|轮|亿|万|回|件|個|Fragen|Schichten|couches|capas|camadas|слоёв|слоев|вопрос\w*)(?![A-Za-z])""",
+    |routing|gating|tokens?|个|次|层|轮|亿|万|回|件|個|Fragen|Schichten|couches|capas|camadas|слоёв|слоев|вопрос\w*)(?![A-Za-z])""",
     re.IGNORECASE | re.VERBOSE,
 )
 PROPER_NOUN = re.compile(
@@ -65,6 +65,12 @@ STRUCTURE_WORD = re.compile(
     |learning|batch|scores?|loss|vocabulary|page|chapter|release|effort|budget|seed)\b
     |上下文|版本|层|专家|学习率""",
     re.IGNORECASE | re.VERBOSE,
+)
+
+
+EXAMPLE = re.compile(
+    r",?\s*\(?\b(?:e\.g\.,?|for\s+example,?|such\s+as|say,?|z\.\s?B\.|par\s+exemple|por\s+ejemplo|por\s+exemplo)\s*$",
+    re.IGNORECASE,
 )
 
 
@@ -200,8 +206,9 @@ def _read(
     if value is None:
         return None, 1
     before = text[: first.start()].rstrip("\"'`([ ")
-    if EXCLUDED_BEFORE.search(before + " ") and not re.search(r"\bfrom\s*$", before):
-        return None, 1
+    for text_before in (before + " ", text[:name_start]):
+        if EXCLUDED_BEFORE.search(text_before) and not re.search(r"\bfrom\s*$", text_before):
+            return None, 1
     if len(matches) > 1:
         second = matches[1]
         link = text[first.end() : second.start()]
@@ -236,6 +243,7 @@ def _gap_is_fine(gap: str) -> bool:
         return True
     if len(gap) > 90 or STRUCTURE_WORD.search(gap):
         return False
+    gap = EXAMPLE.sub(" ", gap)
     rest = re.split(r"[,;|·]", gap)[1:]
     if rest and rest[-1] not in RECOMMENDS and rest[-1] not in IMPERATIVE:
         return False
@@ -364,7 +372,9 @@ def _unnamed_advice(
             continue
         clause = re.split(r"[,;:]\s|\s[–—]\s|\b(?:and|but)\b", text[: match.start()])[-1]
         counts = _counts_something_else(text, match, setting)
-        if clause in RECOMMENDS and not counts and not names(clause) and len(clause) < 60:
+        after = re.split(r"[,;:.](?:\s|$)|\s[–—]\s", text[match.end() :])[0][:30]
+        advised = clause in RECOMMENDS or after in RECOMMENDS
+        if advised and not counts and not names(clause) and len(clause) < 60:
             figure, _ = _read(text, setting, [match], known[-1].start)
             if figure:
                 yield figure

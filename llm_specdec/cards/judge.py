@@ -22,12 +22,20 @@ SEGMENT_END = re.compile(
 )
 NOT_ADVICE = re.compile(
     r"\b(?:not|n't|never|nicht|no\s+se|não|non|ne|nie|niet|не)\s+(?:\w+\s+){0,2}(?:recommend\w*|suggest\w*|advis\w*|best|optimal|ideal|empfohlen|empfehl\w*|recommand\w*|conseill\w*|recomend\w*|recomiend\w*|consigliat\w*|raccomandat\w*|рекоменд\w*|совет\w*|zalec\w*|aanbevolen|should|must)"
+    r"|\b(?:recommend|advis|suggest)\w*\s+against\b|\b(?:should|must|to)\s+be\s+avoided\b"
     r"|(?:\b(?:do\s+not|never|must\s+not|should\s+not|cannot)|n't)\s+(?:ever\s+)?(?:use|set|run|go|try|choose|pick|raise|push|apply)\b"
     r"|n'est\s+pas\s+(?:recommand|conseill)\w*|(?:should|must|shouldn't|mustn't)\s*(?:not|never)|öner(?:il)?(?:mez|miyor|miyoruz)\w*|不(?:推荐|建议)|推奨(?:しません|されません)|非推奨|권장하지",
     re.IGNORECASE,
 )
 PURPOSE = re.compile(
     r"\b(?:for|to|when|during|für|pour|para|per|для|при|için)\s+(?:(?:the|our|re|your|a|all|these|those|any|die|das|les|nos|las|los|as|os|le|i)\s+)?(?:\w+\s+){0,2}?$|^\s*(?:to|um)\s",
+    re.IGNORECASE,
+)
+
+
+# "If you want …", "to switch it off, set …": for some, not for all.
+HOW_TO = re.compile(
+    r"\W*(?:if|should\s+you|wenn|falls|si\s+vous|si\s+quiere\w*|se\s+vuoi|se\s+quiser|если|eğer|to\s+(?:disable|enable|turn|switch|deactivate|activate))\b|\W*(?:如果|若)",
     re.IGNORECASE,
 )
 
@@ -136,31 +144,37 @@ def _is_quote_label(text: str) -> bool:
 def is_advice(
     sentence: str, start: int, end: int, context: Verdict, question: bool = False
 ) -> bool:
-    """Whether the figure at start:end of a sentence is recommended."""
+    """Whether the figure at start:end of a sentence is recommended.
+
+    context: what stands around the sentence; question: it is the answer to "which top-p?".
+    """
     if context is Verdict.QUOTED:
         return False
     found = cues(sentence)
-    segment = _segment(sentence, start, end)
-    here = [cue for cue in found if segment[0] <= cue.start < segment[1]]
-    kinds_here, kinds = {c.kind for c in here}, {c.kind for c in found}
-    if kinds_here & {"withdrawn", "others", "against"}:
+    first, last = _segment(sentence, start, end)
+    here = {cue.kind for cue in found if first <= cue.start < last}
+    everywhere = {cue.kind for cue in found}
+    if _ruled_out_here(here, everywhere):
         return False
-    if "advice" in kinds_here:
-        return not _is_purpose(sentence, found)
-    if kinds_here & RULES_OUT:
+    if "advice" in everywhere:
+        led = here & {"advice", "imperative"} or not _nearer_out(found, start)
+        return bool(led) and not _is_purpose(sentence, found)
+    if everywhere & RULES_OUT or HOW_TO.match(sentence):
         return False
-    if "advice" in kinds:
-        led = "imperative" in kinds_here or not _nearer_out(found, start)
-        return led and not _is_purpose(sentence, found)
-    if kinds & RULES_OUT:
-        return False
-    if "imperative" in kinds_here:
+    if "imperative" in (here if context is Verdict.OUT else everywhere):
         return True
-    if "fails" in kinds_here:
-        return False
-    if "imperative" in kinds and context is not Verdict.OUT:
+    return question or (context is Verdict.ADVICE and not _observes(sentence, start))
+
+
+def _ruled_out_here(here: set[str], everywhere: set[str]) -> bool:
+    """Whether the figure's own segment speaks of something else than advice."""
+    if here & {"withdrawn", "others", "against"}:
         return True
-    return (context is Verdict.ADVICE and not _observes(sentence, start)) or question
+    if "advice" in here:
+        return False
+    example = here & RULES_OUT == {"shown"} and "advice" in everywhere
+    failure = "fails" in here and "imperative" not in here
+    return failure or (bool(here & RULES_OUT) and not example)
 
 
 OBSERVES = re.compile(

@@ -144,7 +144,7 @@ GREEDY = Words(
 # ---------------------------------------------------------------- advice
 
 RECOMMENDS = Words(
-    r"""recommend\w*|suggest(?:s|ed|ion|ions)?|advis(?:e|es|ed|able|ing)|advice|should|ought to
+    r"""recommend\w*|suggest(?:s|ed|ion|ions)?|advis(?:e|es|ed|able|ing)|advice|should(?! (?:score|see|expect|get|reach|give|yield|reproduce|match|produce|result|take|fit|work|look|find))|ought to|important|make sure|be sure|ensure
     best(?! (?:of|score|scores|model|checkpoint|in class|open|result on|single|token))|optimal(?:ly)?|optimum|ideal(?:ly)?
     sweet spot|prefer(?:s|red|ably)?|essential|mandatory|obligatory|compulsory|indispensable|required|must|needs?|necessary
     we ask you|please|tips?|tuned for|good (?:starting points?|defaults?|values?|settings)|sane defaults?
@@ -305,7 +305,7 @@ ABOUT_OTHER = Words(
 # ---------------------------------------------------------------- negation
 
 NEGATES_BEFORE = re.compile(
-    r"""(?:\b(?:no|never|avoid|omit|skip|drop|disable|forgo|ditch|without|leave\s+out|turn\s+off|switch\s+off|stay\s+away\s+from|refrain\s+from(?:\s+using)?|advise\s+against(?:\s+using)?|discourage|(?:do\s+not|don't|not)\s+(?:recommend|advise|suggest)(?:\s+using)?
+    r"""(?:\b(?:no|never|avoid|omit|skip|drop|disable|forgo|ditch|without|leave\s+out|turn\s+off|switch\s+off|stay\s+away\s+from|not\s+(?:to\s+)?(?:us(?:e|ing)|set(?:ting)?|send(?:ing)?|add(?:ing)?|pass(?:ing)?)|refrain\s+from(?:\s+using)?|advise\s+against(?:\s+using)?|discourage|(?:do\s+not|don't|not)\s+(?:recommend|advise|suggest)(?:\s+using)?
     |(?:do\s+not|don't|don’t|must\s+not|should\s+not|shouldn't|mustn't|never|cannot|can't|may\s+not)\s+(?:ever\s+)?(?:use|set|add|send|pass|apply|enable|include|supply|put|give|write|provide|turn\s+on|switch\s+on|activate|specify|run(?:\s+it)?(?:\s+with)?|decode|sample|go|try|employ|insert)
     |kein(?:e|en|em|er)?|niemals|nie|vermeide[nt]?(?:\s+Sie)?|verzichte[nt]?\s+(?:Sie\s+)?auf|ohne
     |pas\s+de|aucune?|jamais(?:\s+de)?|évite[zr]|n'utilise[zr]\s+(?:pas|jamais)|ne\s+pas\s+utiliser|ne\s+(?:faut|doit|devez|doivent)\s+pas\s+(?:utiliser|employer|mettre|ajouter|activer)|déconseill\w+(?:\s+d'utiliser)?|n'ajoutez\s+pas|sans|ne\s+mettez\s+pas
@@ -325,7 +325,7 @@ NEGATES_AFTER = re.compile(
     |(?:is|are)\s+(?:strongly\s+|strictly\s+|explicitly\s+)?(?:not\s+(?:recommended|advised|advisable|allowed|supported)|discouraged|forbidden|off[\s-]limits|harmful|prohibited|to\s+be\s+avoided|ruled\s+out)
     |(?:is\s+)?not\s+recommended
     |[:=|–—-]?\s*(?:off|never|disabled|do\s+not\s+use|don't\s+use|not\s+used|unused|forbidden|avoid)\s*(?=[.;,!)\n]|$)
-    |(?:switched|turned|left)?\s*(?:off|out|unset|disabled|empty|blank|alone)(?=\s*(?:[.;,!)\n]|$|and|or))
+    |(?:switched|turned|left)?\s*(?:off|out|unset|disabled|empty|blank)(?=\s*(?:[.;,!)\n]|$|and|or))
     |(?:-?\w+\s+)?sollte\w*\s+(?:nicht\s+\w+\s+werden|verzichtet\s+werden|vermieden\s+werden)|(?:nicht|niemals|nie)\s+(?:verwenden|nutzen|benutzen|setzen|einsetzen|aktivieren|hinzufügen)|(?:sollte\w*|darf|dürfen)\s+nicht\s+\w+\s+werden|weglassen|ist\s+nicht\s+(?:empfohlen|zu\s+empfehlen)|aus(?:schalten|lassen)
     |(?:est|sont)\s+(?:à\s+éviter|déconseillé\w*|interdit\w*|proscrit\w*)|ne\s+(?:doit|doivent)\s+pas\s+être|à\s+éviter|déconseillé\w*
     |no\s+(?:se\s+recomienda|debe\s+usarse|debe\s+utilizarse|está\s+recomendad\w+)|está\s+desaconsejad\w+|desaconsejad\w+|prohibid\w+
@@ -364,3 +364,14 @@ SAYS_NO = re.compile(
     re.IGNORECASE,
 )
 SAYS_NEEDLESS = re.compile(r"need|necess|requir|nötig|besoin|gerek|нужн|需要|必要", re.IGNORECASE)
+# "Without top-k it loops": a fact, unless something before it asks for it.
+WITHOUT = re.compile(r"\b(?:without|ohne|sans|sin|sem|senza|без|zonder|bez)\b", re.IGNORECASE)
+# Not asked for: "to disable top-k, …", "if you disable top-k", "you can turn off top-k".
+ONLY_IF = re.compile(
+    r"\b(?:if|when|unless|you\s+(?:can|may|could|might)|can\s+be|could|might|optionally|option\s+to|wenn|falls|si\s+(?:vous|quiere\w*|desea\w*)|se\s+(?:vuoi|volete|quiser)|если|eğer)\b|如果|若",
+    re.IGNORECASE,
+)
+TO_DO = re.compile(
+    r"\b(?:to|um|pour|para|per|чтобы)\s+(?:avoid|disable|turn\s+off|switch\s+off|omit|skip|drop|forgo)",
+    re.IGNORECASE,
+)

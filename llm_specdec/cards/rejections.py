@@ -63,6 +63,8 @@ def _rejected(sentence: str, start: int, end: int) -> bool:
         return False
     if {c.kind for c in cues(clause)} & {"measured", "trained", "tried", "withdrawn", "others"}:
         return False
+    if lex.ONLY_IF.search(before) or _is_aside(before):
+        return False
     if lex.NEGATES_BEFORE.search(before):
         return not re.match(
             r"[\s\w]*\b(?:above|below|over|under|longer|larger|higher|lower|than|values?\s+\w+\s+\d)",
@@ -71,6 +73,16 @@ def _rejected(sentence: str, start: int, end: int) -> bool:
     if lex.LEAVE_OUT.search(before) and lex.LEFT_OUT.match(after):
         return True
     return bool(lex.NEGATES_AFTER.match(after))
+
+
+def _is_aside(before: str) -> bool:
+    """ "Without top-k it loops", "to avoid top-k artefacts": nobody asks for it."""
+    asks = before in lex.RECOMMENDS or before in lex.IMPERATIVE
+    without = [m.start() for m in lex.WITHOUT.finditer(before)]
+    if without:
+        ahead = before[: without[-1]]
+        return not (ahead in lex.RECOMMENDS or ahead in lex.IMPERATIVE)
+    return bool(lex.TO_DO.search(before)) and not (asks and before in lex.RECOMMENDS)
 
 
 def _joined(sentence: str, start: int, rejected: list[tuple[str, int, int]]) -> bool:
