@@ -10,6 +10,10 @@ from llm_specdec.cards.blocks import LABEL_LEVEL, Block
 from llm_specdec.cards.figures import figures, names
 from llm_specdec.cards.judge import Verdict, sentences, verdict
 
+CALLOUT = re.compile(
+    r"\W*(?:note|notes|tip|tips|hint|important|attention|warning|nota|remarque|hinweis|wichtig|внимание|注意|重要)\W*",
+    re.IGNORECASE,
+)
 ALL = "*"  # said of every mode: no label around changes that
 SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)\s?[Bb](?![a-z])")
 FOR_A_SIZE = re.compile(
@@ -42,6 +46,8 @@ class Context:
         verdicts = [verdict(text) for text in self.ancestry]
         said = [found for found in verdicts if found is not Verdict.NEUTRAL]
         self.verdict = said[0] if said else Verdict.NEUTRAL
+        if _is_cited(block):
+            self.verdict = Verdict.QUOTED
         labels = list(_label_texts(block))
         self.foreign = any(short and is_for_another_size(text, repo) for text, short, _ in labels)
         self.around = [(_label(text, short), section) for text, short, section in labels]
@@ -56,23 +62,45 @@ class Context:
                 return text in lex.REQUIRES and text not in lex.NOT_REQUIRED
         return False
 
-    def place(self, own: str | None, inner: list[tuple[modes.Label, int]]) -> Place:
-        """The mode from a figure's own words, then labels inside the block, then around it."""
-        if own == ALL:
-            return Place(None)
-        base: str | None = None
-        task: str | None = None  # "" = explicitly no task
-        preset: tuple[str, int] | None = None
-        nearest = [(modes.Label((own,)), 0)] if own else []
-        for label, section in (*nearest, *inner, *self.around):
-            for name in label.modes[:1]:
-                first, rest = modes.parts(name)
-                base = base or first
-                task = rest if task is None and (rest or not first) else task
-            if label.preset and not preset and not base and task is None:
-                preset = (label.preset, section)
-        mode = f"{base}:{task}" if base and task else base or task or None
-        return Place(mode, *preset) if preset and not mode else Place(mode)
+    def places(
+        self, own: tuple[str | None, ...], inner: list[tuple[modes.Label, int]]
+    ) -> list[Place]:
+        """Modes from a figure's own words, then labels inside the block, then around it."""
+        if own == (ALL,):
+            return [Place(None)]
+        labels = [*([(modes.Label(own), 0)] if own else []), *inner, *self.around]
+        for index, (label, section) in enumerate(labels):
+            if len(label.modes) > 1:
+                each = [(modes.Label((mode,)), section) for mode in label.modes]
+                rows = [[*labels[:index], one, *labels[index + 1 :]] for one in each]
+                return list(dict.fromkeys(_place(row) for row in rows))
+        return [_place(labels)]
+
+
+def _place(labels: list[tuple[modes.Label, int]]) -> Place:
+    """The mode that labels make together, nearest first."""
+    base: str | None = None
+    task: str | None = None  # "" = explicitly no task
+    preset: tuple[str, int] | None = None
+    for label, section in labels:
+        for name in label.modes[:1]:
+            first, rest = modes.parts(name)
+            base = base or first
+            task = rest if task is None and (rest or not first) else task
+        if label.preset and not preset and not base and task is None:
+            preset = (label.preset, section)
+    mode = f"{base}:{task}" if base and task else base or task or None
+    return Place(mode, *preset) if preset and not mode else Place(mode)
+
+
+def _is_cited(block: Block) -> bool:
+    """A quote below "A user wrote:": words of someone else, unless they are announced as advice."""
+    label = block.headings[-1] if block.headings and block.headings[-1].label == "colon" else None
+    above = block.intro or label
+    if not block.quoted or above is None or above.quoted == block.quoted or not _opens(above):
+        return False
+    text = above.text.text
+    return verdict(text) is not Verdict.ADVICE and not CALLOUT.fullmatch(text)
 
 
 def is_for_another_size(text: str, repo: str) -> bool:
@@ -151,8 +179,7 @@ def _label_texts(block: Block) -> Iterator[tuple[str, bool, int]]:
 def _label(text: str, short: bool) -> modes.Label:
     if short and len(text.split()) <= 10:
         return modes.label_of(text)
-    mode = modes.compose(modes.mentions(text))
-    return modes.Label((mode,) if mode else ())
+    return modes.Label(modes.compose(modes.mentions(text)))
 
 
 def _topic(block: Block) -> str | None:

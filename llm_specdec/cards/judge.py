@@ -150,7 +150,7 @@ def is_advice(
     """
     if context is Verdict.QUOTED:
         return False
-    found = cues(sentence)
+    found = [cue for cue in cues(sentence) if not _is_aside(sentence, cue, start)]
     first, last = _segment(sentence, start, end)
     here = {cue.kind for cue in found if first <= cue.start < last}
     everywhere = {cue.kind for cue in found}
@@ -164,6 +164,16 @@ def is_advice(
     if "imperative" in (here if context is Verdict.OUT else everywhere):
         return True
     return question or (context is Verdict.ADVICE and not _observes(sentence, start))
+
+
+def _is_aside(sentence: str, cue: Cue, start: int) -> bool:
+    """ "0.05 (llama.cpp's default is 0.1)": what a bracket says of others, or of failing."""
+    if cue.kind not in ("others", "fails"):
+        return False
+    brackets = re.finditer(r"\([^()]*\)", sentence)
+    return any(
+        b.start() < cue.start < b.end() and not b.start() < start < b.end() for b in brackets
+    )
 
 
 def _ruled_out_here(here: set[str], everywhere: set[str]) -> bool:

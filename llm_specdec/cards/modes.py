@@ -27,7 +27,7 @@ BARE_THINKING = Words(
 )
 BARE_INSTRUCT = Words(r"instruct|non-thinking|chat mode")
 EVERY = Words(
-    r"""general (?:chat|conversation|dialogues?|purpose|use|tasks?)|(?:both|all|either|any|every|whatever(?: the)?|each) (?:the )?(?:modes?|cases?|tasks?|uses?|kinds? of tasks?|use cases)|in both cases|beide\w? Modi|in beiden Fällen|les deux modes|dans les deux cas|ambos modos|en ambos casos|ambos os modos|entrambe le modalità|in entrambi i casi|her iki mod\w*|обоих режим\w*|оба режима|во всех случаях|obu tryb\w+|beide modi""",
+    r"""general (?:chat|conversation|dialogues?|purpose|use|tasks?)|(?:both|all|either|any|every|whatever(?: the)?|each) (?:the )?(?:modes?|cases?|tasks?|uses?|kinds? of tasks?|use cases)|throughout|everywhere|in both cases|beide\w? Modi|in beiden Fällen|les deux modes|dans les deux cas|ambos modos|en ambos casos|ambos os modos|entrambe le modalità|in entrambi i casi|her iki mod\w*|обоих режим\w*|оба режима|во всех случаях|obu tryb\w+|beide modi""",
     r"两种模式 所有模式 任何模式 兩種模式 どちらのモード 両モード 全モード 두\s*모드 모든\s*모드",
 )
 GENERAL = Words(
@@ -88,6 +88,10 @@ AFTER_TASK = re.compile(
     r"^\s*(?:için\w*|kullanımı\w*|görevleri\w*|(?:任务|场景|时|用|等)|では|には|向け|用途|에는|작업)",
     re.IGNORECASE,
 )
+LISTED = re.compile(
+    r"\s*(?:,|/|&|,?\s*(?:and|or|und|oder|et|ou|y|o|e|и|или|ve|veya|en|of)\s)\s*|[、和或と及]",
+    re.IGNORECASE,
+)
 NOT_A_TASK = re.compile(
     r"^[\s-]*(?:models?|tune|block|blocks|fence|snippet|below|above|path|base|release|example)\b",
     re.IGNORECASE,
@@ -131,7 +135,8 @@ def mentions(text: str, label: bool = False) -> list[Mention]:
     def take(words: Words, kind: str, name: str | None, fits: bool = False) -> None:
         for start, end in words.spans(text):
             overlaps = any(start < m.end and m.start < end for m in found)
-            if not overlaps and (not fits or _is_task_here(text, start, end, label)):
+            listed = any(m.kind == "task" and LISTED.fullmatch(text[m.end : start]) for m in found)
+            if not overlaps and (not fits or listed or _is_task_here(text, start, end, label)):
                 found.append(Mention(start, end, kind, name))
 
     take(EVERY, "all", None)
@@ -139,6 +144,8 @@ def mentions(text: str, label: bool = False) -> list[Mention]:
     take(THINKING, "base", "thinking")
     for name, words in TASKS.items():
         take(words, "task", name, fits=True)
+    for name, words in TASKS.items():
+        take(words, "task", name, fits=True)  # again: "for coding and math"
     take(GENERAL, "all", None, fits=True)
     if label:
         take(BARE_INSTRUCT, "base", "non-thinking")
@@ -157,11 +164,13 @@ def _is_task_here(text: str, start: int, end: int, label: bool) -> bool:
     return bool(FOR.search(before)) and not re.search(r"\bthis\s+$", before)
 
 
-def compose(group: list[Mention]) -> str | None:
-    """Neighbouring mentions as one mode: thinking + coding = thinking:coding."""
-    base = next((m.name for m in group if m.kind == "base"), None)
-    task = next((m.name for m in group if m.kind == "task"), None)
-    return f"{base}:{task}" if base and task else base or task
+def compose(group: list[Mention]) -> tuple[str, ...]:
+    """Neighbouring mentions as modes: thinking + coding = thinking:coding; two tasks are two."""
+    bases = list(dict.fromkeys(m.name for m in group if m.kind == "base"))
+    tasks = list(dict.fromkeys(m.name for m in group if m.kind == "task"))
+    pairs = [(base, task) for base in bases or [None] for task in tasks or [None]]
+    named = (":".join(name for name in pair if name) for pair in pairs)
+    return tuple(name for name in named if name)
 
 
 def parts(mode: str | None) -> tuple[str | None, str]:
@@ -180,17 +189,13 @@ def label_of(text: str) -> Label:
         named += [m for part in inner for m in mentions(part, label=True) if m.kind == "base"]
     elif not named:
         named = [m for part in inner for m in mentions(part, label=True)]
-    bases = {m.name for m in named if m.kind == "base"}
-    tasks = {m.name for m in named if m.kind == "task"}
+    found = compose(named)
     preset = _preset(outer)
-    if len(bases) == 2:
-        return Label(tuple(sorted(bases, key=str)))
-    if bases or (tasks and not PRESET_WORD.search(outer)):
-        return Label((compose(named),))
-    if named and not tasks:
+    is_preset = bool(PRESET_WORD.search(outer) and preset)
+    if any(m.kind == "base" for m in named) or (found and not is_preset):
+        return Label(found)
+    if named and not found:
         return Label((None,))
-    if tasks and not preset:
-        return Label((compose(named),))
     return Label((), preset)
 
 

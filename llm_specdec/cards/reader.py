@@ -101,13 +101,13 @@ class _Reader:
         self, block: Block, sentence: str, offset: int, context: Context, topic: str | None
     ) -> None:
         for figure, mentioned in _place(sentence, _advised(sentence, context.verdict, topic)):
-            place = context.place(mentioned, [])
             line = block.text.line_of(offset + figure.start)
             text = dict(block.raw_lines)[line]
             required = is_required(sentence, figure.start, figure.end)
             if not any(cue.kind == "advice" for cue in cues(sentence)):
                 required = required or context.required
-            self._take(figure, place, block, context, line, text, required)
+            for place in context.places(mentioned, []):
+                self._take(figure, place, block, context, line, text, required)
         thinking = thinking_advice(sentence)
         if thinking and context.verdict is not Verdict.QUOTED:
             line = block.text.line_of(offset + thinking.start)
@@ -149,11 +149,12 @@ class _Reader:
         section = -block.text.numbers[0]
         for found in read_code(block):
             inner = [(_scope(name), section) for name in found.scopes]
-            place = context.place(None, inner)
-            if found.setting == "thinking" and modes.parts(place.mode)[0]:
-                continue
             figure = Figure(found.setting, 0, 0, found.value)
-            self._take(figure, place, block, context, found.line, found.text, context.required)
+            for place in context.places((), inner):
+                if found.setting != "thinking" or not modes.parts(place.mode)[0]:
+                    self._take(
+                        figure, place, block, context, found.line, found.text, context.required
+                    )
 
     def _table(self, block: Block, context: Context) -> None:
         section = -block.text.numbers[0]
@@ -164,11 +165,8 @@ class _Reader:
                 self._forbid(cell.forbidden, cell.line, cell.text)
             elif cell.figure:
                 labels = [modes.label_of(label) for label in cell.labels]
-                named = next((label.modes for label in labels if label.modes), (None,))
-                inner = [] if named != (None,) else [(label, section) for label in labels]
-                for mode in named:
-                    place = context.place(mode, inner)
-                    required = cell.required or context.required
+                required = cell.required or context.required
+                for place in context.places((), [(label, section) for label in labels]):
                     self._take(cell.figure, place, block, context, cell.line, cell.text, required)
 
     # the end
@@ -268,8 +266,8 @@ def _spot(entry: Taken) -> tuple[int, str, str | None]:
     return entry.line, entry.figure.setting, entry.place.mode
 
 
-def _place(sentence: str, found: list[Figure]) -> list[tuple[Figure, str | None]]:
-    """Each figure with the mode that its sentence names for it."""
+def _place(sentence: str, found: list[Figure]) -> list[tuple[Figure, tuple[str | None, ...]]]:
+    """Each figure with the modes that its sentence names for it."""
     if not found:
         return []
     named = modes.mentions(sentence)
@@ -278,12 +276,12 @@ def _place(sentence: str, found: list[Figure]) -> list[tuple[Figure, str | None]
         inside = modes.mentions(head[1], label=True)
         named = [*inside, *(m for m in named if m.start >= head.end())]
     if not named:
-        return [(figure, None) for figure in found]
+        return [(figure, ()) for figure in found]
     leading = named[0].start < found[0].start
     both: list[Figure | modes.Mention] = [*found, *named]
     events = sorted(both, key=lambda event: event.start)
     ordered = events if leading else events[::-1]
-    placed: list[tuple[Figure, str | None]] = []
+    placed: list[tuple[Figure, tuple[str | None, ...]]] = []
     group: list[modes.Mention] = []
     seen: set[str] = set()
     fresh = True
@@ -292,12 +290,8 @@ def _place(sentence: str, found: list[Figure]) -> list[tuple[Figure, str | None]
             group = [event] if not fresh else [*group, event]
             fresh, seen = True, set()
             continue
-        mode = modes.compose(group) if group else None
-        if group and mode is None:
-            mode = ALL if any(m in named for m in group) else None
-        if not leading and event.setting in seen:
-            mode = None
+        own: tuple[str | None, ...] = modes.compose(group) or ((ALL,) if group else ())
+        placed.append((event, own if leading or event.setting not in seen else ()))
         seen.add(event.setting)
-        placed.append((event, mode))
         fresh = False
     return placed

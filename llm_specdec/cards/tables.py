@@ -18,6 +18,7 @@ OTHER_HEADER = re.compile(
     r"\b(?:defaults?|before|old|previous\w*|base|parent|original|tested|tried|range tried|flags?|type|why|notes?|comments?|description|meaning|remarks?|effect|purpose|min|max|minimum|maximum|limits?|allowed|name|standard|vorher|alt|ancien\w*|anterior\w*)\b|默认|说明|备注|原|旧|説明|既定",
     re.IGNORECASE,
 )
+DEFAULT_HEADER = re.compile(r"\s*(?:defaults?|standard|默认|既定)\s*", re.IGNORECASE)
 FORBIDS = re.compile(
     r"^\s*(?:never|off|disabled|do not use|don't use|not used|forbidden|avoid|aus|nie|non|jamais|nunca|mai|нет|выкл\w*|kapalı|关闭|禁用|不使用|不要使用|使用しない|オフ|사용 안 함)\s*$",
     re.IGNORECASE,
@@ -150,7 +151,9 @@ def _value_columns(header: Row, body: list[Row], width: int) -> list[int]:
     ]
     if named:
         return named
-    return [i for i in numeric if not OTHER_HEADER.search(titles[i])]
+    presets = [i for i in numeric if not OTHER_HEADER.search(titles[i])]
+    default = [i for i in numeric if presets and DEFAULT_HEADER.fullmatch(titles[i])]
+    return sorted({*default, *presets})
 
 
 def _is_value(row: Row, index: int) -> bool:
