@@ -294,4 +294,4 @@ def _place(sentence: str, found: list[Figure]) -> list[tuple[Figure, tuple[str |
         placed.append((event, own if leading or event.setting not in seen else ()))
         seen.add(event.setting)
         fresh = False
-    return placed
+    return sorted(placed, key=lambda entry: entry[0].start)
