@@ -9,6 +9,9 @@ WIDE: dict[int, int | str] = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF
 WIDE |= {ord("，"): ", ", ord("、"): ", ", ord("；"): "; ", ord("："): ": "}
 WIDE |= {ord(blank): " " for blank in "\u00a0\u2009\u202f\u3000"}
 WIDE |= {ord("−"): "-", ord("～"): "~", ord("〜"): "~", ord("“"): '"', ord("”"): '"'}
+for zero in ("\u0660", "\u06f0", "\u0966"):  # Arabic, Persian and Devanagari digits
+    WIDE |= {ord(zero) + digit: ord("0") + digit for digit in range(10)}
+WIDE |= {ord("\u066b"): ".", ord("\u060c"): ", ", ord("\u061b"): "; "}
 WIDE |= {ord("’"): "'", ord("‘"): "'"}
 
 STEPS = [

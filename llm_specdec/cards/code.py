@@ -36,6 +36,8 @@ SWITCHED_OFF = re.compile(
 )
 OPENS = re.compile(r"""(?:["']?([\w. -]+?)["']?\s*([:=])\s*)?(?:([\w.]+)\s*)?[({]$""")
 YAML_KEY = re.compile(r"""^(\s*)(?:-\s+)?["']?([\w][\w .-]*?)["']?:\s*$|^()\[([\w .-]+)\]\s*$""")
+NAMED_ITEM = re.compile(r"""\s*-\s+["']?(?:name|preset|mode|profile)["']?:\s*["']?([\w .-]+)""")
+NAMED_OBJECT = re.compile(r"""["'](?:name|preset|mode|profile)["']\s*:\s*["']([\w .-]+)["']""")
 PROSE_LANGUAGES = ("", "text", "txt", "plain", "plaintext", "md", "markdown", "ini")
 
 
@@ -154,8 +156,9 @@ class _Scopes:
                 stack.append((position, _opener(opening) if opening else ""))
             elif sign in ")}]" and stack:
                 start, name = stack.pop()
-                if name:
-                    self.spans.append((start, position, name))
+                inside = NAMED_OBJECT.search(bare, start, position)
+                if name or inside:
+                    self.spans.append((start, position, inside[1] if inside else name))
 
     def _indents(self, bare: str) -> None:
         opened: list[tuple[int, int, str]] = []
@@ -168,7 +171,10 @@ class _Scopes:
                     _, start, name = opened.pop()
                     self.spans.append((start, offset, name))
             key = YAML_KEY.match(line) if line else None
-            if key:
+            item = NAMED_ITEM.match(line) if line else None
+            if item:
+                opened.append((indent, offset, item[1].strip()))
+            elif key:
                 opened.append((indent if key[2] else -1, offset, key[2] or key[4]))
             offset += len(line or "") + 1
 

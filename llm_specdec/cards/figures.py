@@ -363,19 +363,18 @@ def _unnamed_advice(
     text: str, known: list[Name], numbers: list[re.Match[str]], found: list[Figure]
 ) -> Iterator[Figure]:
     """ "Temperature was 0.7 in the old card; we now recommend 0.5."."""
-    if len({name.setting for name in known}) != 1:
-        return
-    setting = known[0].setting
     taken = {position for f in found for position in range(f.start, f.end)}
     for match in numbers:
-        if match.start() in taken or match.start() < known[-1].end:
+        before = [name for name in known if name.end <= match.start()]
+        if match.start() in taken or len({name.setting for name in before}) != 1:
             continue
+        setting = before[0].setting
         clause = re.split(r"[,;:]\s|\s[–—]\s|\b(?:and|but)\b", text[: match.start()])[-1]
         counts = _counts_something_else(text, match, setting)
         after = re.split(r"[,;:.](?:\s|$)|\s[–—]\s", text[match.end() :])[0][:30]
         advised = clause in RECOMMENDS or after in RECOMMENDS
         if advised and not counts and not names(clause) and len(clause) < 60:
-            figure, _ = _read(text, setting, [match], known[-1].start)
+            figure, _ = _read(text, setting, [match], before[-1].start)
             if figure:
                 yield figure
 

@@ -41,7 +41,7 @@ _NAMES = {
     "temperature": rf"""{L}temperat(?:ure|uur|ur|ura|uras|ures|uren|urze|ury|urę|uru|urou)s?{R}
         {L}temp{R}\.?  {L}(?-i:T)(?=\s*[=≈:]\s*[\d.])  température  s[ıi]cakl[ıi][kğ]\w*
         температур\w*  温度 溫度 온도 {L}suhu{R} nhiệt\sđộ lämpötila\w* teplot\w+ θερμοκρασία
-        درجة\sالحرارة तापमान""",
+        درجة\s(?:ال)?حرارة तापमान""",
     "top_p": rf"""{L}top[\s_-]*p{R}(?![\s-]*(?:\d+\s*%))  {L}nucleus(?:[\s-]+sampling)?{R}
         核采样 ядерн\w+\s+(?:с[эе]мплировани|выборк)\w*""",
     "top_k": rf"{L}top[\s_-]*k{R}",
@@ -283,6 +283,7 @@ PASTE_ENDS = Words(
 )
 OTHERS = Words(
     r"""(?:original|upstream|parent|base)(?: model)?(?:'s)? (?:authors?|card|model|team|creators?|recipe|advice|recommend\w*|settings)|(?:its|the) (?:parent|base|original|predecessor|sibling)(?:'s)?|predecessor\w*|their (?:card|model|settings|recipe)|other models?|another model|most models|the authors of|\w+'s (?:card|authors?|readme|team)|the (?:judge|grader|critic|reward model|router|retriever|re-?ranker|embedder|embedding model|drafter|draft model|speculator|teacher|classifier|guard model|verifier)
+    accepts?|valid (?:values?|range)|allowed values?|possible values?|ranges from|is an? (?:number|float|integer|value)|defined (?:on|for|as)
     defaults? (?:is|are|of|to|value|values|in)|(?:llama\.cpp|ollama|vllm|sglang|server|engine|runtime|library|transformers|LM Studio)(?:'s|s')? (?:\w+ )?defaults?|Voreinstellung\w*|Standardwert\w*|par défaut|por defecto|por padrão|predefinit\w+|по умолчанию|varsayılan\w*|domyśln\w+
     das Original\w*|das Basismodell|des Basismodells|le modèle (?:original|de base|d'origine)|el modelo (?:original|base)|o modelo (?:original|base)|il modello (?:originale|base)|исходн\w+ модел\w+|базов\w+ модел\w+|temel model\w*|orijinal model\w*""",
     r"原模型 原始模型 原版 基座模型 基础模型 默认值 元モデル ベースモデル 既定値 デフォルト値 원본\s*모델 기본값",

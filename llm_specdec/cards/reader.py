@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from llm_specdec.cards import lexicon as lex
 from llm_specdec.cards import modes
 from llm_specdec.cards.blocks import Block, split
-from llm_specdec.cards.code import read_code, system_text
+from llm_specdec.cards.code import CodeFigure, read_code, system_text
 from llm_specdec.cards.context import (
     ALL,
     Context,
@@ -147,7 +147,7 @@ class _Reader:
         if not self.said.system_default:
             self.said.system_default = system_text(block)
         section = -block.text.numbers[0]
-        for found in read_code(block):
+        for found in _told_apart(read_code(block)):
             inner = [(_scope(name), section) for name in found.scopes]
             figure = Figure(found.setting, 0, 0, found.value)
             for place in context.places((), inner):
@@ -225,6 +225,14 @@ def _advised(sentence: str, context: Verdict, topic: str | None) -> list[Figure]
         for figure in found
         if is_advice(sentence, figure.start, figure.end, context, asked and figure.start > question)
     ]
+
+
+def _told_apart(found: list[CodeFigure]) -> list[CodeFigure]:
+    """Without figures that one place in the code gives twice, differently: nobody says which."""
+    values: dict[tuple[str, tuple[str, ...]], set[Value]] = {}
+    for figure in found:
+        values.setdefault((figure.setting, figure.scopes), set()).add(figure.value)
+    return [figure for figure in found if len(values[figure.setting, figure.scopes]) == 1]
 
 
 def _scope(name: str) -> modes.Label:

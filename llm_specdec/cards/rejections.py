@@ -27,7 +27,7 @@ def rejections(sentence: str, context: Verdict) -> Iterator[tuple[str, int]]:
         if question >= 0 and start < question:
             if _answered_no(sentence, question):
                 rejected.append((setting, start, end))
-        elif _rejected(sentence, start, end) or _joined(sentence, start, rejected):
+        elif _rejected(sentence, start, end, context) or _joined(sentence, start, rejected):
             rejected.append((setting, start, end))
     for setting, start, _ in rejected:
         yield setting, start
@@ -56,8 +56,10 @@ def _clause(sentence: str, start: int, end: int) -> tuple[str, str]:
     return before[cuts[-1] if cuts else 0 :], after[: stop.start() + 1 if stop else None]
 
 
-def _rejected(sentence: str, start: int, end: int) -> bool:
+def _rejected(sentence: str, start: int, end: int, context: Verdict) -> bool:
     before, after = _clause(sentence, start, end)
+    if context is Verdict.ADVICE and lex.WITHOUT.match(before.lstrip()) and not after.strip(" .;!"):
+        return True  # "Without top-k." in a list of advice
     clause = f"{before} {after}"
     if clause in lex.DESCRIBES or lex.ADJECTIVE_BEFORE.search(before):
         return False
