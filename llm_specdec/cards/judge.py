@@ -7,6 +7,7 @@ own segment decides, then the sentence's other cues, then what introduces the bl
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from itertools import pairwise
 
 from llm_specdec.cards import lexicon as lex
@@ -70,10 +71,13 @@ KINDS = (
 RULES_OUT = frozenset({"withdrawn", "others", "measured", "trained", "tried", "shown", "against"})
 
 
+LONGEST = 2_000  # characters; more is no sentence
+
+
 def sentences(text: str) -> list[tuple[int, int]]:
     """Spans of the sentences; a question and its short answer stay together."""
     cuts = [0, *(m.end() for m in SENTENCE_END.finditer(text)), len(text)]
-    spans = [(a, b) for a, b in pairwise(cuts) if text[a:b].strip()]
+    spans = [(a, b) for a, b in pairwise(cuts) if text[a:b].strip() and b - a <= LONGEST]
     joined: list[tuple[int, int]] = []
     for start, end in spans:
         asked = joined and re.search(r"[?？][\"')\]\s]*$", text[joined[-1][0] : joined[-1][1]])
@@ -84,6 +88,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
     return joined
 
 
+@lru_cache(maxsize=64)
 def cues(text: str) -> list[Cue]:
     """Cue words in order. Where two overlap, the kind that rules out comes first."""
     prevented = [m.span() for m in lex.PREVENTS.finditer(text)]

@@ -22,6 +22,9 @@ from llm_specdec.cards.rejections import rejections, says_greedy
 from llm_specdec.cards.tables import read_table
 from llm_specdec.cards.thinking import thinking_advice
 
+# A longer block is data, not text; its lines are still listed as candidates.
+LONGEST = 20_000
+
 
 @dataclass
 class Said:
@@ -58,11 +61,12 @@ class _Reader:
         self.blocks = split(text)
         self.taken: list[Taken] = []
         self.said = Said()
+        self.known: set[tuple[str, Value, str | None]] = set()
 
     def read(self) -> Said:
         paste = Paste()
         for index, block in enumerate(self.blocks):
-            if paste.covers(block):
+            if paste.covers(block) or len(block.text.text) > LONGEST:
                 continue
             context = Context(block, self.repo)
             if context.foreign:
@@ -197,8 +201,8 @@ class _Reader:
         setting, value = entry.figure.setting, entry.figure.value
         assert value is not None
         found = Finding(setting, value, entry.place.mode, self.repo, README, entry.line, entry.text)
-        known = {(f.setting, f.value, f.mode) for f in self.said.recommended}
-        if (setting, value, found.mode) not in known:
+        if (setting, value, found.mode) not in self.known:
+            self.known.add((setting, value, found.mode))
             self.said.recommended.append(found)
         if entry.required and not any(r.setting == setting for r in self.said.required):
             self.said.required.append(Required(setting, value, self.repo, entry.line, entry.text))
@@ -243,15 +247,19 @@ def _scope(name: str) -> modes.Label:
 
 def _with_presets(taken: list[Taken]) -> list[Taken]:
     """An unknown label is a preset if its section has another label with another value."""
+    there: dict[tuple[int, str], dict[tuple[Value | None, Place], None]] = {}
+    for entry in taken:
+        for section in entry.sections:
+            seen = there.setdefault((section, entry.figure.setting), {})
+            seen[entry.figure.value, entry.place] = None
     shown = {
         (entry.place.preset, entry.place.section)
         for entry in taken
-        for other in taken
         if entry.place.preset
-        and entry.place.section in other.sections
-        and other.figure.setting == entry.figure.setting
-        and other.figure.value != entry.figure.value
-        and other.place != entry.place
+        if any(
+            value != entry.figure.value and place != entry.place
+            for value, place in there.get((entry.place.section, entry.figure.setting), ())
+        )
     }
     return [
         replace(entry, place=Place(entry.place.preset))
