@@ -36,10 +36,6 @@ class RenamedError(HubError):
         self.name = name
 
 
-class MissingError(HubError):
-    """No such repository, or none that this token may see."""
-
-
 def is_local(path_or_repo: str) -> bool:
     """Whether a name means a folder here; such a name is never asked from the hub."""
     return path_or_repo.startswith((".", "/", "~")) or bool(
@@ -69,7 +65,8 @@ def read_card(path_or_repo: str, *, offline: bool = False) -> dict[str, dict[str
     """README.md and generation_config.json of a model and, on and on, of its bases.
 
     Returns: name → {README.md: text or None, generation_config.json: object, raw text where
-    that is no JSON, or None}. Each repository once; a missing base ends its branch.
+    that is no JSON, or None}. Each repository once; a base that the hub does not give, for
+    whatever reason, ends its branch.
     """
     from llm_specdec.cards.front import base_models
 
@@ -80,14 +77,19 @@ def read_card(path_or_repo: str, *, offline: bool = False) -> dict[str, dict[str
         if repo in cards or not REPO_NAME.fullmatch(repo):
             continue
         try:
-            folder = _download(repo, offline, CARD_FILES)
-        except RenamedError as error:
-            folder = _download(error.name, offline, CARD_FILES)
-        except MissingError:
+            cards[repo] = _read(_follow(repo, offline))
+        except HubError:
             continue
-        cards[repo] = _read(folder)
         queue += base_models(cards[repo]["README.md"])
     return cards
+
+
+def _follow(repo: str, offline: bool) -> Path:
+    """The folder of a base's card, by its new name where it was renamed."""
+    try:
+        return _download(repo, offline, CARD_FILES)
+    except RenamedError as error:
+        return _download(error.name, offline, CARD_FILES)
 
 
 def _folder(path: str) -> Path:
@@ -147,7 +149,7 @@ def _one_line_errors(repo: str) -> Iterator[None]:
             f"{repo} is gated: ask for access on its page, then log in with `hf auth login`"
         ) from error
     except errors.RepositoryNotFoundError as error:
-        raise MissingError(
+        raise HubError(
             f"no repository {repo} on the hub: check the name, or log in if it is private"
         ) from error
     except errors.LocalEntryNotFoundError as error:

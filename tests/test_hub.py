@@ -101,6 +101,11 @@ def test_a_missing_base_ends_its_branch_and_a_renamed_one_is_followed():
     assert "Wren 1B" in cards["acme/wren-old"]["README.md"]
 
 
+def test_a_card_is_read_although_its_base_is_out_of_reach(tmp_path, no_network):
+    (tmp_path / "README.md").write_text("---\nbase_model: acme/wren-1b\n---\n# Mine\n")
+    assert list(hub.read_card(str(tmp_path))) == [str(tmp_path)]
+
+
 @pytest.mark.vcr
 def test_a_missing_repository_is_one_clear_line():
     with pytest.raises(HubError) as caught:

@@ -57,7 +57,7 @@ def read(texts: dict[str, dict[str, Any]], target: str) -> Card:
     """What the card of `target` and those of its bases say. Pure: `hub.read_card` gives texts.
 
     texts: repo → {README.md: text or None, generation_config.json: object, None, or a string
-    where the file is no JSON}. A repo that is missing ends its branch.
+    where the file is no JSON}. A repo that is missing ends its branch, and a note says so.
     """
     from llm_specdec.cards.front import base_models
     from llm_specdec.cards.reader import Said, read_text
@@ -67,7 +67,11 @@ def read(texts: dict[str, dict[str, Any]], target: str) -> Card:
     system: dict[str, str | None] = {}
     while queue:
         repo = queue.pop(0)
-        if repo in card.lineage or repo not in texts:
+        if repo in card.lineage:
+            continue
+        if repo not in texts:
+            note = f"{repo}: the card of this base was not read (gone, gated or out of reach)"
+            card.notes += [note] if note not in card.notes else []
             continue
         readme = texts[repo].get(README)
         card.lineage[repo] = base_models(readme)

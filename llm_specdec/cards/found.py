@@ -108,6 +108,7 @@ class Card:
     """Everything said by the cards of a model and of its bases.
 
     lineage: each repo that was read, target first → the bases its front matter names.
+    notes: what else a reader should know, such as a base whose card was not read.
     effective: mode (or "default") → setting → value: what may be taken without asking.
     """
 

@@ -42,6 +42,9 @@ def describe(card: Card) -> Iterator[str]:
         yield repo if repo == card.target else f"{repo} (base)"
         yield from _places(card, repo)
         yield ""
+    if card.notes:
+        yield from (line for note in card.notes for line in _wrap(note, ""))
+        yield ""
     if card.system_default:
         yield "Recommended system prompt"
         yield from _wrap(card.system_default, "  ")

@@ -17,10 +17,13 @@ yes_option = click.option(
 def read_card(name: str, target: str) -> Card | None:
     """The cards of a target and its bases; None, with a warning, where the hub is not there."""
     try:
-        return cards.read(hub.read_card(target), target)
+        card = cards.read(hub.read_card(target), target)
     except HubError as error:
         warn(f"the card was not read: {error}; llm specdec update {name} tries again")
         return None
+    for note in card.notes:
+        warn(note)
+    return card
 
 
 def agreed(card: Card, yes: bool) -> bool:

@@ -98,3 +98,11 @@ def test_base_models_come_from_the_front_matter(front, names):
 def test_without_front_matter_there_is_no_base():
     assert base_models("# X\n\nbase_model: x/y\n") == []
     assert base_models(None) == []
+
+
+def test_a_base_that_was_not_read_is_noted():
+    text = "---\nbase_model: acme/gone\n---\n# X\n"
+    card = read({"a/x": {"README.md": text, "generation_config.json": None}}, "a/x")
+    assert card.notes == [
+        "acme/gone: the card of this base was not read (gone, gated or out of reach)"
+    ]
