@@ -55,7 +55,7 @@ class Block:
 
     intro: the text that introduces the block, a list item's own intro being the list's.
     headings: outermost first; labels (bold lines, short lines ending in a colon) included.
-    label: "bold" or "colon" where a heading is a mere label.
+    label: of a heading: "title" (the card's first), "bold" or "colon" (a mere label), or "".
     """
 
     kind: Kind
@@ -163,7 +163,9 @@ class _Walk:
 
     def _heading(self, lines: list[tuple[int, str]], level: int) -> None:
         self._drop_headings(level)
-        block = self._emit(Block("heading", Text.of(lines), level=level))
+        title = level == 1 and not any(block.kind == "heading" for block in self.blocks)
+        label = "title" if title else ""
+        block = self._emit(Block("heading", Text.of(lines), level=level, label=label))
         block.intro = None
         self.headings.append(block)
         self.frames[-1].last = None

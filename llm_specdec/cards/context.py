@@ -134,7 +134,7 @@ def _ancestry(block: Block) -> Iterator[str]:
             yield text
         block = intro
     for heading in reversed(headings):
-        if heading.level > 1:
+        if heading.label != "title":
             yield heading.text.text
 
 
@@ -171,7 +171,7 @@ def _label_texts(block: Block) -> Iterator[tuple[str, bool, int]]:
             yield text, _opens(intro) and len(text.split()) <= 9, section
         block = intro
     for index in range(len(headings) - 1, -1, -1):
-        if headings[index].level > 1:
+        if headings[index].label != "title":
             above = headings[index - 1].text.numbers[0] if index else 0
             yield headings[index].text.text, True, above
 
@@ -185,7 +185,7 @@ def _label(text: str, short: bool) -> modes.Label:
 def _topic(block: Block) -> str | None:
     """The setting that the item above, a question, a label or a heading is about."""
     intro = block.intro
-    texts = [heading.text.text for heading in reversed(block.headings) if heading.level > 1]
+    texts = [heading.text.text for heading in reversed(block.headings) if heading.label != "title"]
     if intro is not None and (block.item or intro.text.text.rstrip()[-1:] in (":", "?")):
         texts.insert(0, intro.text.text)
     for text in texts:

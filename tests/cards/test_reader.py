@@ -106,3 +106,8 @@ def test_a_base_that_was_not_read_is_noted():
     assert card.notes == [
         "acme/gone: the card of this base was not read (gone, gated or out of reach)"
     ]
+
+
+def test_the_title_advises_nothing_and_other_top_headings_do():
+    text = "# Best 7B\n\n- temperature 0.9\n\n# Recommended settings\n\n- temperature 0.6\n"
+    assert [(f.value, f.line) for f in read_text(text, "a/best-7b").recommended] == [(0.6, 7)]
