@@ -138,7 +138,7 @@ GREEDY = Words(
     decodificação (?:gulosa|gananciosa|greedy)|decodifica greedy|gierige\w* Dekodier\w*|Greedy-\w+
     жадн\w+ (?:декодировани|поиск|генераци|с[эе]мплировани|режим|выборк)\w*|жадно
     açgözlü(?: (?:kod çözme|arama|örnekleme))?|dekodowani\w+ zachłann\w+""",
-    r"贪[婪心](?:解码|搜索|采样|策略)? 貪欲(?:法|探索|デコード)? グリーディ(?:ー)?(?:デコード|探索|法|サーチ)? 그리디(?:\s*디코딩)? 탐욕",
+    r"贪[婪心](?:解码|搜索|采样|策略)? 貪欲(?:法|探索|デコード)? グリーディ(?:ー)?(?:デコーディング|デコード|探索|法|サーチ)? 그리디(?:\s*디코딩)? 탐욕",
 )
 
 # ---------------------------------------------------------------- advice
@@ -225,7 +225,7 @@ TRAINED = Words(
     r"训练 微调 蒸馏 学习率 奖励 学習 蒸留 ファインチューニング 훈련 학습 증류",
 )
 WITHDRAWN = Words(
-    r"""used to|previous(?:ly)?|earlier|formerly|no longer|until|by mistake|mistaken(?:ly)?|erroneous(?:ly)?|in error|typo|withdr(?:aw|awn|ew)|retract\w*|obsolete|outdated|deprecated|superseded|replaced
+    r"""(?:we|I|they|authors?) (?:had |once |first |originally )?(?:recommended|suggested|advised)|used to|previous(?:ly)?|earlier|formerly|no longer|until|by mistake|mistaken(?:ly)?|erroneous(?:ly)?|in error|typo|withdr(?:aw|awn|ew)|retract\w*|obsolete|outdated|deprecated|superseded|replaced
     old(?:er)? (?:values?|settings?|recommendations?|advice|cards?|versions?|defaults?|recipes?|figures?|numbers?|presets?)|stood here|(?:was|were) (?:recommended|advised|suggested|listed|given|wrong)|had (?:recommended|suggested|advised)|(?:recommended|suggested|advised) (?:before|until|in the past|at first)|at first|originally|wrong(?:ly)?|changed from|in the past|once (?:recommended|suggested|advised)|no more|history|changelog|ignore (?:the|that|any)
     früher\w*|nicht mehr|vorher\w*|bisher\w*|irrtümlich\w*|veraltet\w*|zurückgezogen|ehemal\w*|falsch\w*
     auparavant|précédemment|ancien\w*|n'est plus|ne sont plus|par erreur|obsolète\w*|retiré\w*|jadis

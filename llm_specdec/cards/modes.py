@@ -1,7 +1,7 @@
 """Which mode a figure belongs to: thinking or not, a task, a named preset."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llm_specdec.cards.lexicon import RECOMMENDS, Words
 
@@ -163,6 +163,19 @@ def _is_task_here(text: str, start: int, end: int, label: bool) -> bool:
     if re.search(r"\bothe?rwise|\bsonst|\bsinon|иначе|остальн", text[start:end], re.IGNORECASE):
         return True
     return bool(FOR.search(before)) and not re.search(r"\bthis\s+$", before)
+
+
+def with_brackets(text: str, named: list[Mention]) -> list[Mention]:
+    """And what a bracket of its own says: "temperature 0.6 (thinking)"."""
+    found = list(named)
+    for bracket in re.finditer(r"\(([^()]{1,40})\)", text):
+        start, end = bracket.span(1)
+        if len(bracket[1].split()) > 4 or any(start < m.end and m.start < end for m in named):
+            continue
+        if label_of(bracket[1]).modes:
+            inside = mentions(bracket[1], label=True)
+            found += [replace(m, start=m.start + start, end=m.end + start) for m in inside]
+    return sorted(found, key=lambda mention: mention.start)
 
 
 def compose(group: list[Mention]) -> tuple[str, ...]:

@@ -291,6 +291,7 @@ def _place(sentence: str, found: list[Figure]) -> list[tuple[Figure, tuple[str |
     if head and not names(head[1]):
         inside = modes.mentions(head[1], label=True)
         named = [*inside, *(m for m in named if m.start >= head.end())]
+    named = modes.with_brackets(sentence, named)
     if not named:
         return [(figure, ()) for figure in found]
     leading = named[0].start < found[0].start
