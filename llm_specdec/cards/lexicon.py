@@ -306,7 +306,7 @@ ABOUT_OTHER = Words(
 # ---------------------------------------------------------------- negation
 
 NEGATES_BEFORE = re.compile(
-    r"""(?:\b(?:no|never|avoid|omit|skip|drop|disable|forgo|ditch|without|leave\s+out|turn\s+off|switch\s+off|stay\s+away\s+from|not\s+(?:to\s+)?(?:us(?:e|ing)|set(?:ting)?|send(?:ing)?|add(?:ing)?|pass(?:ing)?)|refrain\s+from(?:\s+using)?|advise\s+against(?:\s+using)?|discourage|(?:do\s+not|don't|not)\s+(?:recommend|advise|suggest)(?:\s+using)?
+    r"""(?:\b(?:no|never|avoid|omit|skip|drop|disable|forgo|ditch|without|leave\s+out|turn\s+off|switch\s+off|stay\s+away\s+from|not\s+(?:to\s+)?(?:us(?:e|ing)|set(?:ting)?|send(?:ing)?|add(?:ing)?|pass(?:ing)?)|refrain\s+from(?:\s+using)?|(?:advise|recommend)\s+against(?:\s+using)?|discourage|(?:do\s+not|don't|not)\s+(?:recommend|advise|suggest)(?:\s+using)?
     |(?:do\s+not|don't|don’t|must\s+not|should\s+not|shouldn't|mustn't|never|cannot|can't|may\s+not)\s+(?:ever\s+)?(?:use|set|add|send|pass|apply|enable|include|supply|put|give|write|provide|turn\s+on|switch\s+on|activate|specify|run(?:\s+it)?(?:\s+with)?|decode|sample|go|try|employ|insert)
     |kein(?:e|en|em|er)?|niemals|nie|vermeide[nt]?(?:\s+Sie)?|verzichte[nt]?\s+(?:Sie\s+)?auf|ohne
     |pas\s+de|aucune?|jamais(?:\s+de)?|évite[zr]|n'utilise[zr]\s+(?:pas|jamais)|ne\s+pas\s+utiliser|ne\s+(?:faut|doit|devez|doivent)\s+pas\s+(?:utiliser|employer|mettre|ajouter|activer)|déconseill\w+(?:\s+d'utiliser)?|n'ajoutez\s+pas|sans|ne\s+mettez\s+pas
@@ -376,3 +376,14 @@ TO_DO = re.compile(
     r"\b(?:to|um|pour|para|per|чтобы)\s+(?:avoid|disable|turn\s+off|switch\s+off|omit|skip|drop|forgo)",
     re.IGNORECASE,
 )
+# "Never leave out the system prompt": two of these since the last comma or "and" cancel out.
+NEGATION = re.compile(
+    r"""\b(?:no|not|never|without|avoid|omit|skip|drop|disable|forget|leave\s+out|turn\s+off|switch\s+off|nicht|ohne|kein\w*|nie|niemals|pas|sans|jamais|sin|nunca|sem|não|non|senza|mai|не|без|никогда)\b|n't""",
+    re.IGNORECASE | re.VERBOSE,
+)
+JOINS = re.compile(r",|\b(?:and|or|nor|und|oder|noch|et|ni|y|e|nem|né|и|ни|или)\b", re.IGNORECASE)
+TOGETHER = re.compile(
+    r"\b(?:at\s+the\s+same\s+time|together|simultaneously|both|gleichzeitig|en\s+même\s+temps|a\s+la\s+vez|ao\s+mesmo\s+tempo|insieme|одновременно)\b|同时|同時",
+    re.IGNORECASE,
+)
+ONCE = re.compile(r"\W*(?:with|when|if|once|mit|avec|con|com|с|при)\s[^,]*$", re.IGNORECASE)

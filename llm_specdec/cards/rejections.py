@@ -65,7 +65,7 @@ def _rejected(sentence: str, start: int, end: int, context: Verdict) -> bool:
         return False
     if {c.kind for c in cues(clause)} & {"measured", "trained", "tried", "withdrawn", "others"}:
         return False
-    if lex.ONLY_IF.search(before) or _is_aside(before):
+    if lex.ONLY_IF.search(before) or _is_aside(before) or _is_undone(before, after):
         return False
     if lex.NEGATES_BEFORE.search(before):
         return not re.match(
@@ -74,7 +74,7 @@ def _rejected(sentence: str, start: int, end: int, context: Verdict) -> bool:
         )
     if lex.LEAVE_OUT.search(before) and lex.LEFT_OUT.match(after):
         return True
-    return bool(lex.NEGATES_AFTER.match(after))
+    return bool(lex.NEGATES_AFTER.match(after)) and not lex.ONCE.match(before)
 
 
 def _is_aside(before: str) -> bool:
@@ -85,6 +85,16 @@ def _is_aside(before: str) -> bool:
         ahead = before[: without[-1]]
         return not (ahead in lex.RECOMMENDS or ahead in lex.IMPERATIVE)
     return bool(lex.TO_DO.search(before)) and not (asks and before in lex.RECOMMENDS)
+
+
+def _is_undone(before: str, after: str) -> bool:
+    """Two negations, "not both at the same time", or a bare "no" in a statement of fact."""
+    near = lex.JOINS.split(before)[-1]
+    if len(lex.NEGATION.findall(near)) > 1 or lex.TOGETHER.search(after):
+        return True
+    bare = re.search(r"\bno\s+(?:\w+\s+)?$", near, re.IGNORECASE)
+    said = near[: bare.start()].strip(" -*•\n") if bare else ""
+    return bool(said) and said not in lex.RECOMMENDS and said not in lex.IMPERATIVE
 
 
 def _joined(sentence: str, start: int, rejected: list[tuple[str, int, int]]) -> bool:
