@@ -162,6 +162,8 @@ def _label_texts(block: Block) -> Iterator[tuple[str, bool, int]]:
     section = max((h.text.numbers[0] for h in headings if h.level < LABEL_LEVEL), default=0)
     if block.kind == "text" and block.item:
         yield item_label(block.text.text), True, section
+    elif block.kind == "text" and (label := item_label(block.text.text)) and _is_mode(label):
+        yield label, True, section
     while block.intro is not None:
         intro = block.intro
         text = intro.text.text
@@ -174,6 +176,15 @@ def _label_texts(block: Block) -> Iterator[tuple[str, bool, int]]:
         if headings[index].label != "title":
             above = headings[index - 1].text.numbers[0] if index else 0
             yield headings[index].text.text, True, above
+
+
+def _is_mode(label: str) -> bool:
+    """A run-in heading of a paragraph: "Thinking mode. Use …"."""
+    rest = list(label)
+    for mention in modes.mentions(label, label=True):
+        rest[mention.start : mention.end] = " " * (mention.end - mention.start)
+    left = modes.FILLER.sub(" ", "".join(rest)).strip(" ,()")
+    return not left and bool(modes.label_of(label).modes)
 
 
 def _label(text: str, short: bool) -> modes.Label:

@@ -164,7 +164,10 @@ def is_advice(
     if "advice" in everywhere:
         led = here & {"advice", "imperative"} or not _nearer_out(found, start)
         return bool(led) and not _is_purpose(sentence, found)
-    if everywhere & RULES_OUT or HOW_TO.match(sentence):
+    elsewhere = everywhere & RULES_OUT
+    if elsewhere == {"against"} and "imperative" in here:
+        return True  # "Use min-p 0.1; do not set top-p."
+    if elsewhere or HOW_TO.match(sentence):
         return False
     if "imperative" in (here if context is Verdict.OUT else everywhere):
         return True
