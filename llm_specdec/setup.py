@@ -69,12 +69,15 @@ class Setup:
         )
 
     def costs(
-        self, loaded: "Session", tell: Callable[[str], None] = lambda text: None
+        self,
+        loaded: "Session",
+        tell: Callable[[str], None] = lambda text: None,
+        anew: bool = False,
     ) -> "Costs | None":
         """What rounds cost here, where the draft length adapts to it; measured on first use."""
         if self.lane.state != "drafting" or self.values["draft_tokens"] != "auto":
             return None
-        return costs.costs_for(loaded, self.values["kv_bits"], tell=tell)
+        return costs.costs_for(loaded, self.values["kv_bits"], tell=tell, anew=anew)
 
     def measured(
         self, run: "Run", meter: "Meter", request: "Request", load_ms: float

@@ -147,17 +147,23 @@ def other_models(found: registry.Registry) -> set[str]:
 
 @click.command(name="show", short_help="One pairing with all that is stored for it")
 @click.argument("name")
+@click.option("--costs", "with_costs", is_flag=True, help="What its rounds cost on this machine")
+@click.option("--recalibrate", is_flag=True, help="Measure those costs anew")
 @json_option
-def show_command(name: str, as_json: bool) -> None:
+def show_command(name: str, with_costs: bool, recalibrate: bool, as_json: bool) -> None:
     """One pairing with all that is stored for it.
 
     What a setting finally is, and why, says llm specdec explain.
 
     \b
-    Example:
+    Examples:
       llm specdec show qwen
+      llm specdec show qwen --costs
     """
     pairing = registry.load().pairing(name)
+    if with_costs or recalibrate:
+        _show_costs(pairing, recalibrate, as_json)
+        return
     data = pairing.to_dict()
     if as_json:
         click.echo(json.dumps(data, indent=2, ensure_ascii=False))
@@ -189,6 +195,32 @@ def show_head(head: dict[str, Any]) -> str:
     names = {"final_norm": "after the final norm", "last_layer": "before the final norm"}
     rates = [f"{names[key]} {rate:.0%}" for key, rate in head.get("acceptance", {}).items()]
     return f"states {names[head['reads']]}" + (f" (accepted: {', '.join(rates)})" if rates else "")
+
+
+def _show_costs(pairing: Pairing, anew: bool, as_json: bool) -> None:
+    """Milliseconds of a verify pass and of a draft, at a short and a long context."""
+    from llm_specdec import setup
+
+    ready = setup.Setup(pairing, None, settings.resolve(pairing))
+    weights = ready.weights()
+    ready.admit(weights, 0)
+    found = ready.costs(
+        setup.load(weights), tell=lambda text: click.echo(text, err=True), anew=anew
+    )
+    if found is None:
+        raise UsageError(f"{pairing.name} has no costs to show: it does not adapt its draft length")
+    if as_json:
+        click.echo(json.dumps(found.as_json(), indent=2))
+        return
+    near, far = found.contexts
+    curves = {"verify": found.verify, **{f"draft ({kind})": c for kind, c in found.draft.items()}}
+    rows = [("milliseconds", f"at {near} tokens", f"at {far} tokens")]
+    rows += [
+        (f"{title} {x}", f"{1000 * pair[0][x]:.1f}", f"{1000 * pair[1][x]:.1f}")
+        for title, pair in curves.items()
+        for x in sorted(pair[0])
+    ]
+    click.echo("\n".join(table(rows)))
 
 
 def show_settings(title: str, values: dict[str, Any], reasons: dict[str, str]) -> None:
