@@ -1,0 +1,65 @@
+"""`llm specdec show NAME --costs`: the measured costs as a table or as JSON."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from llm_specdec import setup
+from llm_specdec.cli import specdec
+from llm_specdec.engine.costs import Costs
+
+MEASURED = Costs(
+    (128, 2048),
+    ({1: 0.040, 2: 0.035}, {1: 0.050, 2: 0.053}),
+    {"model": ({1: 0.004}, {1: 0.0045})},
+)
+
+
+@pytest.fixture
+def measured(llm_user, monkeypatch):
+    (llm_user / "specdec").mkdir()
+    (llm_user / "specdec" / "specdec.toml").write_text(
+        '[pairings.small]\ntarget = "."\ndrafter = "./d"\nkind = "model"\n'
+        '[pairings.plain]\ntarget = "."\n'
+    )
+    asked = []
+
+    def costs_for(loaded, kv_bits, tell, anew):
+        asked.append(anew)
+        return MEASURED
+
+    monkeypatch.setattr(setup.costs, "costs_for", costs_for)
+    monkeypatch.setattr(setup.Setup, "weights", lambda self: None)
+    monkeypatch.setattr(setup.Setup, "admit", lambda self, weights, tokens: None)
+    monkeypatch.setattr(setup, "load", lambda weights: None)
+    return asked
+
+
+def run(*arguments):
+    return CliRunner().invoke(specdec, ["show", *arguments])
+
+
+def test_costs_are_a_table_of_both_contexts(measured):
+    shown = run("small", "--costs")
+    assert shown.exit_code == 0
+    rows = [line.split() for line in shown.stdout.splitlines()]
+    assert ["verify", "2", "35.0", "53.0"] in rows
+    assert ["draft", "(model)", "1", "4.0", "4.5"] in rows
+    assert measured == [False]
+
+
+def test_recalibrate_measures_anew(measured):
+    assert run("small", "--recalibrate").exit_code == 0
+    assert measured == [True]
+
+
+def test_costs_as_json_read_back(measured):
+    shown = run("small", "--costs", "--json")
+    assert Costs.from_json(json.loads(shown.stdout)) == MEASURED
+
+
+def test_a_pairing_that_does_not_adapt_has_none(measured):
+    shown = run("plain", "--costs")
+    assert shown.exit_code == 2
+    assert "no costs" in shown.stderr
