@@ -28,10 +28,11 @@ def costs_for(
     kv_bits: int | None = None,
     path: Path | None = None,
     anew: bool = False,
+    measure: bool = True,
     tell: Callable[[str], None] = lambda text: None,
 ) -> "Costs | None":
     """The stored costs of this session's weights on this machine, measured where there are
-    none; None where measuring failed. Takes a few seconds the first time."""
+    none, which takes a few seconds; None where measuring failed or is not asked for."""
     from llm_specdec.engine.costs import Costs
 
     path = path or default_path()
@@ -42,6 +43,8 @@ def costs_for(
             return Costs.from_json(stored)
         except (KeyError, TypeError, ValueError):
             pass  # not as we write it: measure again
+    if not measure:
+        return None
     tell("measuring what drafts cost on this machine, once …")
     try:
         measured = loaded.costs(kv_bits)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from llm_specdec.engine.session import Session, Weights
     from llm_specdec.engine.transforms import Sampling
 
+WORTH_MEASURING = 64  # tokens; a shorter answer is over before measured costs could help
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -74,10 +76,13 @@ class Setup:
         tell: Callable[[str], None] = lambda text: None,
         anew: bool = False,
     ) -> "Costs | None":
-        """What rounds cost here, where the draft length adapts to it; measured on first use."""
+        """What rounds cost here, where the draft length adapts to it; measured on first use,
+        unless the answer is too short to win those seconds back."""
         if self.lane.state != "drafting" or self.values["draft_tokens"] != "auto":
             return None
-        return costs.costs_for(loaded, self.values["kv_bits"], tell=tell, anew=anew)
+        longest = self.values["max_tokens"]
+        worth = anew or longest is None or longest >= WORTH_MEASURING
+        return costs.costs_for(loaded, self.values["kv_bits"], tell=tell, anew=anew, measure=worth)
 
     def measured(
         self, run: "Run", meter: "Meter", request: "Request", load_ms: float
@@ -114,9 +119,15 @@ class Setup:
 
     def _lane_of(self, run: "Run") -> receipts.Lane:
         """The lane as it ended: the policy may have parked the drafter."""
-        if run.drafter is None or run.policy.state == "drafting":
+        kind, state, reason = self.lane.kind, self.lane.state, self.lane.reason
+        if run.drafter is None:
             return self.lane
-        return receipts.Lane(self.lane.kind, "parked", "drafting would be slower at its acceptance")
+        if run.policy.state == "parked":
+            return receipts.Lane(kind, "parked", "drafting would be slower at its acceptance")
+        if self.values["draft_tokens"] == "auto" and not run.policy.adapts:
+            unmeasured = f"costs not measured, {run.policy.longest} instead"
+            return receipts.Lane(kind, state, f"{reason} ({unmeasured})")
+        return self.lane
 
 
 def load(weights: "Weights") -> "Session":

@@ -64,6 +64,14 @@ def test_a_spoilt_file_is_measured_over(loaded, tmp_path, text):
     assert loaded.measured == 1
 
 
+def test_a_short_answer_takes_stored_costs_but_measures_none(loaded, tmp_path):
+    path = tmp_path / "costs.json"
+    assert costs.costs_for(loaded, path=path, measure=False) is None
+    costs.costs_for(loaded, path=path)
+    assert costs.costs_for(loaded, path=path, measure=False) == MEASURED
+    assert loaded.measured == 1
+
+
 def test_failure_to_measure_is_no_error(tmp_path, loaded):
     loaded.outcome = RuntimeError("out of memory")
     path = tmp_path / "costs.json"

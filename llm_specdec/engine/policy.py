@@ -24,6 +24,7 @@ PROBE_EVERY = (16, 48)  # plain tokens between two probes, at least and at most
 class Policy(Protocol):
     """`source` names who would propose (a drafter's kind; lookup by length of its match)."""
 
+    adapts: bool  # to acceptance and costs
     longest: int  # the longest length ever asked for
     state: Literal["drafting", "parked"]
 
@@ -40,6 +41,7 @@ class Policy(Protocol):
 class Fixed:
     """Always the same length: a pinned `--draft-tokens N`, or 0 for the target alone."""
 
+    adapts = False
     state: Literal["drafting", "parked"] = "drafting"
 
     def __init__(self, length: int) -> None:

@@ -25,7 +25,7 @@ def measured(llm_user, monkeypatch):
     )
     asked = []
 
-    def costs_for(loaded, kv_bits, tell, anew):
+    def costs_for(loaded, kv_bits, tell, anew, measure):
         asked.append(anew)
         return MEASURED
 

@@ -77,6 +77,7 @@ class Drafter:
 class Cycle:
     """Draft lengths in turn, so that plain steps and drafts of each length alternate."""
 
+    adapts = False
     state: Literal["drafting", "parked"] = "drafting"
 
     def __init__(self, lengths=(3, 0, 1, 2, 0)):
