@@ -102,6 +102,8 @@ class Auto:
     Sources are estimated apart: a long lookup match is a different drafter from a short one.
     """
 
+    adapts = True
+
     def __init__(self, costs: Costs, longest: int, history: Sequence[tuple[int, int]] = ()) -> None:
         self.longest = longest
         self._costs = costs

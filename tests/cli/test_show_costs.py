@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from llm_specdec import setup
+from llm_specdec import costs, setup
 from llm_specdec.cli import specdec
 from llm_specdec.engine.costs import Costs
 
@@ -29,7 +29,7 @@ def measured(llm_user, monkeypatch):
         asked.append(anew)
         return MEASURED
 
-    monkeypatch.setattr(setup.costs, "costs_for", costs_for)
+    monkeypatch.setattr(costs, "costs_for", costs_for)
     monkeypatch.setattr(setup.Setup, "weights", lambda self: None)
     monkeypatch.setattr(setup.Setup, "admit", lambda self, weights, tokens: None)
     monkeypatch.setattr(setup, "load", lambda weights: None)
