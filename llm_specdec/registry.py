@@ -23,6 +23,7 @@ BUILT_IN = ("none", "lookup", "mtp")  # drafters that are words, not repositorie
 KINDS = ("model", "dflash")  # what a drafter of its own files may be
 DEFAULT_PROFILE = "default"  # a profile of this name is what the bare NAME uses
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+VETOED, BROKEN = "vetoed by bench", "broken by bench"  # how a gate's disabled_reason begins
 
 
 @dataclass(frozen=True)

@@ -135,11 +135,13 @@ def _model(name: str) -> dict[str, Any]:
 def _apply(pairing: Pairing, result: Mapping[str, Any]) -> None:
     """Enable what was adopted, disable what was vetoed or is broken; files stay."""
     verdict = result["verdict"]
+    reasons = f"{result['id']}: {'; '.join(verdict['reasons'])}"
     if verdict["status"] == "adopted":
         change = {"enabled": True, "disabled_reason": ""}
-    elif verdict["status"] in ("vetoed", "broken"):
-        why = f"{verdict['status']} by bench {result['id']}: {'; '.join(verdict['reasons'])}"
-        change = {"enabled": False, "disabled_reason": why}
+    elif verdict["status"] == "vetoed":
+        change = {"enabled": False, "disabled_reason": f"{registry.VETOED} {reasons}"}
+    elif verdict["status"] == "broken":
+        change = {"enabled": False, "disabled_reason": f"{registry.BROKEN} {reasons}"}
     else:
         return
     with registry.change(pairing.name) as table:

@@ -303,23 +303,16 @@ def shadowed() -> Findings:
 
 def stale_benches() -> Findings:
     """Bench verdicts that were reached under another mlx, machine or checkpoint."""
-    from llm_specdec.bench import machine, store
+    from llm_specdec.bench.standing import standings
 
     found = _registry()
-    if found is None or not store.default_path().exists():
-        return
-    latest = {bench["pairing"]: bench for bench in store.Store().benches()}
-    for name, bench in latest.items():
-        if name not in found.pairings:
-            continue
-        models = bench["conditions"].get("models", {})
-        now = {"machine": machine.machine(), "versions": machine.versions(), "models": models}
-        if changes := store.stale(bench["conditions"], now):
+    for name, standing in (standings(found) if found else {}).items():
+        if standing.stale:
             yield Finding(
                 "warning",
-                f"{name}: the bench of {bench['datetime_utc'][:10]} is stale: {', '.join(changes)}",
+                f"{name}: {standing.line()}",
                 "its verdict and rates may not hold any more",
-                f"llm specdec bench {shlex.quote(name)} --gate {bench['gate_pct']:g}",
+                f"llm specdec bench {shlex.quote(name)} --gate {standing.gate_pct:g}",
             )
 
 

@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from llm_specdec import registry, settings
+from llm_specdec.choose import GATE_FIRST
 from llm_specdec.cli.output import show_value, table, warn
-from llm_specdec.errors import UsageError
-from llm_specdec.registry import Pairing
+from llm_specdec.errors import CheckFailed, UsageError
+from llm_specdec.registry import BROKEN, VETOED, Pairing
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Everything as JSON")
 deviation_option = click.option(
@@ -104,13 +105,26 @@ def list_command(as_json: bool) -> None:
       llm specdec list
       llm specdec list --json | jq -r '.[].name'
     """
+    from llm_specdec.bench.standing import standings
+
     found = registry.load()
     for problem in found.problems.values():
         warn(problem)
     pairings = list(found.pairings.values())
+    benched = standings(found)
+    for name, standing in benched.items():
+        if standing.stale:
+            warn(f"{name}: {standing.line()}")
     if as_json:
         helpers = _listed_elsewhere(found)
-        listed = [{**p.to_dict(), "helper": p.drafter in helpers} for p in pairings]
+        listed = [
+            {
+                **p.to_dict(),
+                "helper": p.drafter in helpers,
+                "bench": benched[p.name]._asdict() if p.name in benched else None,
+            }
+            for p in pairings
+        ]
         click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
     elif pairings:
         click.echo("\n".join(_list_table(pairings, _listed_elsewhere(found))))
@@ -275,16 +289,32 @@ def remove_command(name: str) -> None:
 
 @click.command(name="enable", short_help="Let a pairing draft again")
 @click.argument("name")
-def enable_command(name: str) -> None:
-    """Let a pairing draft again, whatever its gate said.
+@click.option("--override", metavar="WHY", help="Go against its gate; the reason is kept")
+def enable_command(name: str, override: str | None) -> None:
+    """Let a pairing draft again.
+
+    One that its gate disabled needs --override with a reason, which every receipt then
+    carries as a deviation. One whose output was not the target's own stays off.
 
     \b
-    Example:
+    Examples:
       llm specdec enable qwen
+      llm specdec enable qwen --override 'long answers gain, the bench asks for short ones'
     """
     with registry.change(name) as pairing:
+        reason = pairing.get("disabled_reason", "")
+        if reason.startswith(BROKEN):
+            raise CheckFailed(f"{name} stays off: {reason}")
+        if (reason.startswith(VETOED) or reason == GATE_FIRST) and not override:
+            raise CheckFailed(
+                f"{name} stays off: {reason}: bench it again, or give --override 'why'"
+            )
         pairing.pop("enabled", None)
-        reason = pairing.pop("disabled_reason", None)
+        pairing.pop("disabled_reason", None)
+        if override:
+            write_settings(
+                pairing, pairing.setdefault("settings", {}), {"draft": True}, (), override
+            )
     click.echo(f"{name} drafts again" + (f"; it was off: {reason}" if reason else ""), err=True)
 
 

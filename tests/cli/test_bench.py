@@ -1,12 +1,13 @@
 import json
+import sqlite3
 
 import pytest
 from click.testing import CliRunner
 from llm.cli import cli
 
-from llm_specdec import registry
-from llm_specdec.bench import command
-from llm_specdec.bench.store import Store
+from llm_specdec import registry, settings
+from llm_specdec.bench import command, standing
+from llm_specdec.bench.store import Store, default_path
 from tests.bench.scripted import CONDITIONS, Scripted
 
 TARGET, OTHER = "someone/Target-4bit", "someone/Other-4bit"
@@ -35,7 +36,8 @@ def engine(monkeypatch):
         return scripted
 
     monkeypatch.setattr(command, "Sessions", sessions)
-    monkeypatch.setattr(command, "models", lambda pairing: CONDITIONS["models"])
+    for module in (command, standing):
+        monkeypatch.setattr(module, "models", lambda pairing: CONDITIONS["models"])
     return scripted
 
 
@@ -59,6 +61,42 @@ def test_a_good_drafter_is_adopted_and_a_worse_one_vetoed_with_its_figures(user,
     pairing = registry.load().pairing("qwen")
     assert pairing.enabled and pairing.disabled_reason == ""
     assert [row["verdict"]["status"] for row in Store().benches()] == ["vetoed", "adopted"]
+
+
+def test_a_veto_is_overridden_with_a_reason_only_and_every_receipt_carries_it(user, engine):
+    run(engine, BAD)
+    refused = CliRunner().invoke(cli, ["specdec", "enable", "qwen"])
+    assert refused.exit_code == 1
+    assert "-26.0% at 2150 tokens" in refused.stderr and "--override" in refused.stderr
+    assert not registry.load().pairing("qwen").enabled
+    done = CliRunner().invoke(cli, ["specdec", "enable", "qwen", "--override", "I know why"])
+    assert done.exit_code == 0, done.stderr
+    pairing = registry.load().pairing("qwen")
+    assert pairing.enabled
+    (deviation,) = settings.resolve(pairing).deviations
+    assert (deviation["setting"], deviation["reason"]) == ("draft", "I know why")
+
+
+def test_what_broke_parity_stays_off_whatever_is_said(user, engine):
+    engine.outputs, engine.gaps = {"qwen": [9]}, 1.0
+    run(engine, GOOD)
+    done = CliRunner().invoke(cli, ["specdec", "enable", "qwen", "--override", "please"])
+    assert done.exit_code == 1 and not registry.load().pairing("qwen").enabled
+
+
+def test_list_shows_what_the_last_bench_said_and_that_it_is_stale(user, engine):
+    run(engine, BAD)
+    listed = CliRunner().invoke(cli, ["specdec", "list", "--json"])
+    found = {row["name"]: row["bench"] for row in json.loads(listed.stdout)}
+    assert found["plain"] is None
+    assert (found["qwen"]["bench"], found["qwen"]["status"]) == (1, "vetoed")
+    assert found["qwen"]["stale"] == []
+    with sqlite3.connect(default_path()) as db:
+        db.execute(
+            "update benches set conditions = replace(conditions, ?, ?)", ('"mlx": "', '"mlx": "0')
+        )
+    listed = CliRunner().invoke(cli, ["specdec", "list"])
+    assert "qwen: the bench of" in listed.stderr and "is stale: mlx was 0" in listed.stderr
 
 
 def test_the_gate_can_be_set(user, engine):

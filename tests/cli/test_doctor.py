@@ -119,7 +119,9 @@ def test_a_bench_of_another_mlx_is_stale(write, target):
     write(pairing(target))
     versions = {**machine.versions(), "mlx": "0.0.1"}
     conditions = {"machine": machine.machine(), "versions": versions, "models": {}}
-    store.Store().begin(store.Asked("a", None, "none", "cold", 15), conditions)
+    history = store.Store()
+    bench = history.begin(store.Asked("a", None, "none", "cold", 15), conditions)
+    history.finish(bench, {"status": "adopted"}, partial=False)
     [found] = [f for f in findings("warning") if "stale" in f["what"]]
     assert "mlx was 0.0.1" in found["what"]
     assert found["fix"] == "llm specdec bench a --gate 15"
