@@ -21,6 +21,7 @@ Row = Mapping[str, Any]
 # Drawn in these, then handed to the page's style sheet, which knows light from dark and paper.
 INK, LINE = "#010203", "#040506"
 COLOURS = ("#8a8f98", "#3b82c4", "#e08a1e", "#2e9e78", "#a678c8", "#d1605e", "#5bb5c9", "#b59b3a")
+MARKERS = "osD^v"
 PHASES = dict(
     zip(("restore", "prefill", "draft", "verify", "replay", "commit", "other"),
         (COLOURS[6], COLOURS[1], COLOURS[2], COLOURS[3], COLOURS[5], COLOURS[4], COLOURS[0]),
@@ -95,7 +96,7 @@ def _dots(axes: Axes, case: Row, rate: str, unit: str) -> bool:
             continue
         shown = True
         runs = [run for run in row[rate]["runs"] if run is not None]
-        colour = COLOURS[place % len(COLOURS)]
+        colour = _colours(case)[row["config"]]
         axes.barh(place, row[rate]["median"], height=0.5, color=colour, alpha=0.35)
         axes.plot(runs, [place] * len(runs), "o", color=colour, markersize=5)
     _lanes(axes, names, unit)
@@ -142,14 +143,23 @@ def _positions(axes: Axes, case: Row) -> bool:
         if not shares:
             continue
         shown = True
-        colour = COLOURS[place % len(COLOURS)]
-        axes.plot(range(1, len(shares) + 1), shares, "o-", color=colour, label=row["config"],
-                  markersize=4)  # fmt: skip
+        colour = _colours(case)[row["config"]]
+        axes.plot(range(1, len(shares) + 1), shares, color=colour, label=row["config"],
+                  marker=MARKERS[place % len(MARKERS)], markersize=4)  # fmt: skip
     axes.set_xlabel("position in the draft")
     axes.set_ylabel("% accepted")
     axes.set_ylim(0, 100)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return shown
+
+
+def _colours(case: Row) -> dict[str, str]:
+    """configuration → colour: draft lengths of one drafter share theirs, the baseline is grey."""
+    drafters = list(dict.fromkeys(row["config"].partition(":")[0] for row in case["configs"]))
+    return {
+        row["config"]: COLOURS[drafters.index(row["config"].partition(":")[0]) % len(COLOURS)]
+        for row in case["configs"]
+    }
 
 
 def _lanes(axes: Axes, names: Sequence[str], unit: str) -> None:

@@ -145,13 +145,23 @@ def gains_of(cases: Iterable[Mapping[str, Any]], config: str) -> list[tuple[Case
 
 def best(cases: Sequence[Mapping[str, Any]], configs: Sequence[str]) -> dict[str, Any]:
     """Which lane this machine should use: the one whose median gain over the cases is highest,
-    or the baseline where none gains."""
+    or the baseline where none gains; `reasons` are those to doubt it."""
     gains = {
         config: _median([gain for _, gain in gains_of(cases, config)]) for config in configs[1:]
     }
     known = {config: gain for config, gain in gains.items() if gain is not None and gain > 0}
     lane = max(known, key=lambda config: known[config], default=configs[0])
-    return {"status": "recommended", "config": lane, "gains": gains, "reasons": []}
+    doubt = [
+        f"at {case['context']} tokens of {case['text']} the spread swallows the gain"
+        for case in cases
+        for row in case["configs"]
+        if row["config"] == lane and row["gain"] and _swallowed(row["gain"]["decode_tps"])
+    ]
+    return {"status": "recommended", "config": lane, "gains": gains, "reasons": doubt}
+
+
+def _swallowed(gain: Mapping[str, Any] | None) -> bool:
+    return gain is None or gain["swallowed"]
 
 
 def _median_gain(row: Mapping[str, Any]) -> float | None:

@@ -52,7 +52,7 @@ def verdict(bench: Row) -> str:
     if found["status"] == "recommended":
         gain = found["gains"].get(found["config"])
         why = f": {gain:+.1f}% decode, median over the cases" if gain else ": no lane gains here"
-        return f"use {found['config']}{why}"
+        return "; ".join([f"use {found['config']}{why}", *found["reasons"]])
     gains = ", ".join(
         f"{row['gain_pct']:+.1f}% at {row['context']} tokens"
         for row in found.get("gains", [])

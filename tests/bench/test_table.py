@@ -59,3 +59,9 @@ def test_lanes_end_with_the_lane_to_use(tmp_path):
     rates = {"none": [10.0] * 3, "lookup:4": [12.0] * 3}
     found = bench(tmp_path, Scripted(rates), configs=("none", "lookup:4"), mode="lanes")
     assert table.verdict(found) == "use lookup:4: +20.0% decode, median over the cases"
+
+
+def test_a_lane_within_the_spread_is_recommended_with_that_doubt(tmp_path):
+    rates = {"none": [10.0, 14.0, 11.0], "lookup:4": [12.0, 13.0, 16.0]}
+    found = bench(tmp_path, Scripted(rates), configs=("none", "lookup:4"), mode="lanes")
+    assert table.verdict(found).endswith("at 2150 tokens of code the spread swallows the gain")
