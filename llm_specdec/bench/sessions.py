@@ -125,6 +125,7 @@ class Sessions:
 
         setup, (session, load_ms) = self._setups[config], self._loaded[config]
         setup.admit(setup.weights(), len(prompt) + self._max_tokens)
+        costs = setup.costs(session)
         session.forget()
         request = Request(
             prompt=prompt,
@@ -133,7 +134,6 @@ class Sessions:
             sampling=sampling(values),
             seed=seed,
         )
-        costs = setup.costs(session)
         meter = Meter()
         run = session.run(
             request,

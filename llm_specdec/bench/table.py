@@ -151,6 +151,7 @@ def _lines(row: Row) -> Iterator[tuple[str, str]]:
     cold = f" (cold {seconds(row['cold_ttft_ms'])})" if "cold_ttft_ms" in row else ""
     yield "TTFT", f"{seconds(row['ttft_ms'])}{cold}"
     yield "acceptance", acceptance(row)
+    yield "lane", "parked at the end of a run" if "parked" in row["lane_states"] else ""
     yield "phases", phases(row)
     yield "loops", f"most frequent 6-gram {row['longest_repeated_6gram']}×"
     yield "", parity(row)

@@ -65,3 +65,9 @@ def test_a_lane_within_the_spread_is_recommended_with_that_doubt(tmp_path):
     rates = {"none": [10.0, 14.0, 11.0], "lookup:4": [12.0, 13.0, 16.0]}
     found = bench(tmp_path, Scripted(rates), configs=("none", "lookup:4"), mode="lanes")
     assert table.verdict(found).endswith("at 2150 tokens of code the spread swallows the gain")
+
+
+def test_a_lane_that_was_parked_says_so(found):
+    assert "parked" not in table.text(found)
+    found["cases"][0]["configs"][1]["lane_states"] = ["drafting", "parked"]
+    assert "lane        parked at the end of a run" in table.text(found)
