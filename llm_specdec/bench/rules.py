@@ -114,12 +114,17 @@ def first_difference(a: Sequence[int], b: Sequence[int]) -> int | None:
 
 
 def verdict(
-    gains: Sequence[tuple[Case, float | None]], statuses: Sequence[str], gate: float, partial: bool
+    gains: Sequence[tuple[Case, float | None]],
+    statuses: Sequence[str],
+    gate: float,
+    partial: bool,
+    doubts: Sequence[str] = (),
 ) -> dict[str, Any]:
     """adopted | vetoed | broken | undecided, with the gain at each context and the reasons.
 
     The gain at a context is the median over its cases. Adopted: it reaches the gate at every
     context, every output identical or a tie. Undecided: stopped early, or no decode rate.
+    `doubts` are reasons not to trust an adoption much; they do not change it.
     """
     contexts = sorted({case.context for case, _ in gains})
     by_context = [
@@ -129,7 +134,7 @@ def verdict(
     return {
         "gate_pct": gate,
         "gains": by_context,
-        **_decide(by_context, statuses, gate, partial),
+        **_decide(by_context, statuses, gate, partial, doubts),
     }
 
 
@@ -151,13 +156,22 @@ def best(cases: Sequence[Mapping[str, Any]], configs: Sequence[str]) -> dict[str
     }
     known = {config: gain for config, gain in gains.items() if gain is not None and gain > 0}
     lane = max(known, key=lambda config: known[config], default=configs[0])
-    doubt = [
+    return {
+        "status": "recommended",
+        "config": lane,
+        "gains": gains,
+        "reasons": doubts_of(cases, lane),
+    }
+
+
+def doubts_of(cases: Iterable[Mapping[str, Any]], config: str) -> list[str]:
+    """Where the runs of a configuration and of the baseline overlap."""
+    return [
         f"at {case['context']} tokens of {case['text']} the spread swallows the gain"
         for case in cases
         for row in case["configs"]
-        if row["config"] == lane and row["gain"] and _swallowed(row["gain"]["decode_tps"])
+        if row["config"] == config and row["gain"] and _swallowed(row["gain"]["decode_tps"])
     ]
-    return {"status": "recommended", "config": lane, "gains": gains, "reasons": doubt}
 
 
 def _swallowed(gain: Mapping[str, Any] | None) -> bool:
@@ -170,7 +184,11 @@ def _median_gain(row: Mapping[str, Any]) -> float | None:
 
 
 def _decide(
-    gains: Sequence[Mapping[str, Any]], statuses: Sequence[str], gate: float, partial: bool
+    gains: Sequence[Mapping[str, Any]],
+    statuses: Sequence[str],
+    gate: float,
+    partial: bool,
+    doubts: Sequence[str],
 ) -> dict[str, Any]:
     if "broken" in statuses:
         return {"status": "broken", "reasons": ["greedy output differs from the target's own"]}
@@ -183,7 +201,7 @@ def _decide(
         for row in gains
         if row["gain_pct"] < gate
     ]
-    return {"status": "vetoed" if below else "adopted", "reasons": below}
+    return {"status": "vetoed" if below else "adopted", "reasons": below or list(doubts)}
 
 
 def _median(values: Sequence[float | None]) -> float | None:

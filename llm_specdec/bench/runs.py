@@ -147,7 +147,8 @@ def _verdict(plan: Plan, found: Mapping[str, Any], partial: bool) -> dict[str, A
     ]
     if plan.asked.mode == "cold" or "broken" in statuses:
         gains = rules.gains_of(found["cases"], plan.configs[-1])
-        return rules.verdict(gains, statuses, plan.asked.gate_pct, partial)
+        doubts = rules.doubts_of(found["cases"], plan.configs[-1])
+        return rules.verdict(gains, statuses, plan.asked.gate_pct, partial, doubts)
     if plan.asked.mode == "lanes" and not partial:
         return rules.best(found["cases"], plan.configs)
     return {"status": "undecided", "reasons": ["warm runs decide nothing"]}

@@ -59,7 +59,8 @@ def verdict(bench: Row) -> str:
         if row["gain_pct"] is not None
     )
     if found["status"] == "adopted":
-        return f"adopted: {gains}; the gate is {found['gate_pct']:g}%"
+        doubts = f"; but {'; '.join(found['reasons'])}" if found["reasons"] else ""
+        return f"adopted: {gains}; the gate is {found['gate_pct']:g}%{doubts}"
     return f"{found['status']}: {'; '.join(found['reasons'])}"
 
 

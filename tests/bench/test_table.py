@@ -31,7 +31,10 @@ def test_the_table_keeps_to_80_columns(found):
 
 def test_a_swallowed_gain_is_noted(tmp_path):
     rates = {"none": [10.0, 14.0, 11.0], "qwen": [12.0, 13.0, 16.0]}
-    assert "the spread swallows it" in table.text(bench(tmp_path, Scripted(rates)))
+    text = table.text(bench(tmp_path, Scripted(rates)))
+    assert "the spread swallows it" in text
+    assert "adopted: +18.2%" in text
+    assert text.endswith("but at 2150 tokens of code the spread swallows the gain")
 
 
 def test_a_broken_lane_says_where_and_how_far(tmp_path):
