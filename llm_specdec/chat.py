@@ -6,6 +6,7 @@ from typing import Any
 import llm
 from llm.parts import TextPart
 
+from llm_specdec import thinking
 from llm_specdec.errors import UsageError
 
 
@@ -24,16 +25,21 @@ def messages_for(prompt: llm.Prompt, default_system: str | None) -> list[dict[st
 
 
 def tokens_for(
-    tokenizer: Any, messages: Sequence[Mapping[str, Any]], template_arguments: Mapping[str, Any]
+    tokenizer: Any, messages: Sequence[Mapping[str, Any]], values: Mapping[str, Any]
 ) -> list[int]:
     """Token ids of the rendered conversation, the template's generation prompt included.
 
+    values: the settings in effect; thinking and chat_template_kwargs reach the template.
     A model without a chat template (a base model) gets the texts as they are.
+    Raises UsageError for what the template does not know, or refuses.
     """
+    arguments = thinking.template_arguments(
+        template_text(tokenizer), values["thinking"], values["chat_template_kwargs"]
+    )
     if tokenizer.has_chat_template:
         try:
             tokens: list[int] = tokenizer.apply_chat_template(
-                list(messages), add_generation_prompt=True, **template_arguments
+                list(messages), add_generation_prompt=True, **arguments
             )
         except Exception as error:  # a template may raise anything, and says so in its own words
             raise UsageError(
@@ -42,6 +48,16 @@ def tokens_for(
         return list(tokens)
     text = "\n\n".join(message["content"] for message in messages)
     return list(tokenizer.encode(text))
+
+
+def template_text(tokenizer: Any) -> str | None:
+    """The chat template; "" for a model without one, None where mlx-lm renders in Python."""
+    found = tokenizer.chat_template
+    if isinstance(found, dict):  # several by name
+        found = found.get("default")
+    if isinstance(found, str):
+        return found
+    return None if tokenizer.has_chat_template else ""
 
 
 def _text(parts: Sequence[Any]) -> str:

@@ -16,6 +16,7 @@ import pydantic
 from llm_specdec import chat, receipts, settings
 from llm_specdec.errors import ContextError, SpecdecError, UsageError
 from llm_specdec.interrupts import Chunks, interruptible
+from llm_specdec.options import told_apart
 from llm_specdec.registry import Pairing
 from llm_specdec.setup import Setup, load, sampling
 
@@ -35,6 +36,7 @@ def _options() -> type[llm.Options]:
             pydantic.Field(default=None, description=setting.help),
         )
         for name, setting in settings.SETTINGS.items()
+        if setting.option
     }
     options: type[llm.Options] = pydantic.create_model("Options", __base__=llm.Options, **fields)
     return options
@@ -72,8 +74,9 @@ class Answer:
 
     def __init__(self, model: SpecdecModel, prompt: llm.Prompt, response: llm.Response) -> None:
         self.model, self.prompt, self.response = model, prompt, response
-        given = prompt.options.model_dump(exclude_none=True)
-        self.resolution = settings.resolve(model.pairing, model.profile, options=given)
+        options = prompt.options.model_dump(exclude_none=True)
+        stored, given = told_apart(model.model_id, options)
+        self.resolution = settings.resolve(model.pairing, model.profile, stored, given)
         self.setup = Setup(model.pairing, model.profile, self.resolution)
         self.values = self.setup.values
 
@@ -166,7 +169,7 @@ class Answer:
         messages = chat.messages_for(self.prompt, default)
         if not any(message["content"].strip() for message in messages):
             raise UsageError("the prompt is empty: give some text")
-        tokens = chat.tokens_for(session.tokenizer, messages, self.values["chat_template_kwargs"])
+        tokens = chat.tokens_for(session.tokenizer, messages, self.values)
         if not tokens:
             raise UsageError("the prompt is empty: give some text")
         return tokens
@@ -177,8 +180,11 @@ class Answer:
         return min(configured or native, native)
 
     def _warn(self) -> None:
-        for against in self.resolution.against:
-            click.echo(f"Warning: {against.message}", err=True)
+        warnings = self.resolution.warnings
+        if self.prompt.system and (against := settings.against_system(self.resolution)):
+            warnings.append(against)
+        for warning in warnings:
+            click.echo(f"Warning: {warning}", err=True)
 
     def _leave_receipt(
         self, run: "Run", meter: "Meter", request: "Request", load_ms: float

@@ -28,11 +28,17 @@ def register_models(register: Callable[..., None], model_aliases: list[Any]) -> 
     except RegistryError as error:
         click.echo(f"Warning: no specdec models: {error}", err=True)
         return
-    for problem in found.problems.values():
-        click.echo(f"Warning: {problem}", err=True)
+    if not _in_own_command():  # which say it themselves
+        for problem in found.problems.values():
+            click.echo(f"Warning: {problem}", err=True)
     helpers.hide(found, model_aliases)
     if found.pairings:
         _register(found, register)
+
+
+def _in_own_command() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and "specdec" in context.command_path.split()
 
 
 def _register(found: Any, register: Callable[..., None]) -> None:

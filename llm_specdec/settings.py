@@ -176,6 +176,7 @@ class Setting(NamedTuple):
     form: Form
     default: Any
     help: str
+    option: bool = True  # may be given with -o and stored by llm
 
 
 # The order is the order of every table that lists settings.
@@ -213,7 +214,12 @@ SETTINGS: dict[str, Setting] = {
     "thinking": Setting(
         Thinking(), None, "reasoning: on, off or an effort; template's own default"
     ),
-    "system": Setting(Text(), "allow", "allow, forbid, or the text of a default system prompt"),
+    "system": Setting(
+        Text(),
+        "allow",
+        "allow, forbid, or the text of a default system prompt",
+        option=False,  # llm keeps the name for -s
+    ),
     "chat_template_kwargs": Setting(Object(), {}, "further arguments of the chat template"),
     "draft": Setting(Flag(), True, "false runs the target alone"),
     "draft_tokens": Setting(Integer(1, 64, "auto"), "auto", "tokens to draft each round"),
@@ -360,14 +366,16 @@ def _own(
 
 def _given(given: Mapping[str, Any], layer: str, command: str) -> Layer:
     return {
-        name: Value(
-            parse(name, value) if isinstance(value, str) else check(name, value),
-            layer,
-            f"{command} {name}",
-        )
+        name: Value(_option(name, value), layer, f"{command} {name}")
         for name, value in given.items()
         if value is not None
     }
+
+
+def _option(name: str, value: Any) -> Any:
+    if not _find(name).option:
+        raise UsageError(f"{name} is no option of a call: set it on the pairing or a profile")
+    return parse(name, value) if isinstance(value, str) else check(name, value)
 
 
 def _deviations(
@@ -382,6 +390,14 @@ def _deviations(
         for name, top in settings.items()
         if (reason := reasons.get(top.layer, {}).get(name))
     ]
+
+
+def against_system(resolution: Resolution) -> str | None:
+    """What to say to a system prompt (-s) that the card rejects and no deviation allows."""
+    place = resolution.rejected.get("system")
+    if not place or any(d["setting"] == "system" for d in resolution.deviations):
+        return None
+    return f"a system prompt goes against the card: {place} rejects it"
 
 
 def lane(pairing: "Pairing", resolution: Resolution) -> dict[str, str]:

@@ -8,7 +8,7 @@ from llm_specdec.cards import Card, Disagreement, Finding, Forbidden, Range, Req
 from llm_specdec.cards.merge import effective
 from llm_specdec.errors import RegistryError
 from llm_specdec.registry import Pairing, Profile
-from llm_specdec.settings import resolve
+from llm_specdec.settings import against_system, resolve
 
 BASE, MINE = "lab/base", "me/derivative"
 
@@ -169,3 +169,11 @@ def test_a_stored_card_survives_the_file(tmp_path):
 def test_a_card_that_was_spoilt_by_hand_is_one_clear_line(broken):
     with pytest.raises(RegistryError, match=r"pairings\.q\.card cannot be read"):
         resolve(Pairing("q", "t", card=broken))
+
+
+def test_a_system_prompt_that_the_card_rejects_is_spoken_against_unless_excused():
+    made = card(Forbidden("system", MINE, 8))
+    assert "README.md:8 rejects it" in (against_system(resolve(pairing(made))) or "")
+    excused = pairing(made, settings={"system": "allow"}, deviations={"system": "needed"})
+    assert against_system(resolve(excused)) is None
+    assert against_system(resolve(pairing(card(*TRAP)))) is None

@@ -20,7 +20,7 @@ QUESTION = "What is the capital of France?"
 
 @pytest.fixture
 def pairings(llm_user, smollm2):
-    """Pairings plain, look and small of the demo target, and the profile small/hot."""
+    """Pairings plain, look and small (profiles hot and mute) of the demo target."""
     folder = llm_user / "specdec"
     folder.mkdir()
     target = smollm2 / "smollm2"
@@ -38,6 +38,8 @@ def pairings(llm_user, smollm2):
         kind = "model"
         [pairings.small.profiles.hot]
         temperature = 0.8
+        [pairings.small.profiles.mute]
+        system = "forbid"
         """
     )
     return llm_user
@@ -193,6 +195,9 @@ def test_draft_false_runs_the_target_alone(pairings):
         (["-m", "plain", "hi", "-o", "temperature", "-1"], "temperature"),
         (["-m", "plain", "hi", "-o", "max_tokens", "0"], "max_tokens"),
         (["-m", "plain", "hi", "-o", "penalty_scope", "other"], "penalty_scope"),
+        (["-m", "plain", "hi", "-o", "thinking", "on"], "knows no thinking"),
+        (["-m", "plain", "hi", "-o", "chat_template_kwargs", '{"x": 1}'], "no argument 'x'"),
+        (["-m", "small/mute", "hi", "-s", "Be brief."], "leave -s out"),
         (["-m", "plain", "word " * 9000], "context"),
         (["-m", "nobody", "hi"], "nobody"),
     ],

@@ -152,3 +152,8 @@ def test_a_deviation_counts_only_while_its_value_is_in_effect():
     ]
     assert resolve(pairing, "p", options={"top_p": "0.8"}).deviations == []
     assert resolve(pairing).deviations == []
+
+
+def test_system_is_no_option_as_llm_keeps_the_name_for_itself():
+    with pytest.raises(UsageError, match="set it on the pairing or a profile"):
+        resolve(Pairing("q", "t"), options={"system": "forbid"})

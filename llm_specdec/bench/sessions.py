@@ -93,7 +93,7 @@ class Sessions:
         if values["system"] not in ("allow", "forbid"):
             messages.insert(0, {"role": "system", "content": values["system"]})
         tokenizer = self._session(self._baseline).tokenizer
-        return chat.tokens_for(tokenizer, messages, values["chat_template_kwargs"])
+        return chat.tokens_for(tokenizer, messages, values)
 
     def greedy(self, config: str, prompt: Sequence[int]) -> list[int]:
         values = self._setups[config].values | GREEDY | self._penalties()

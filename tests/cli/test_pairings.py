@@ -200,3 +200,16 @@ def test_explain_of_a_disabled_pairing_says_why():
 
 def test_a_table_gives_up_the_beginning_of_its_widest_column():
     assert table([("a", "x" * 90 + "end")])[0] == "a  …" + "x" * 73 + "end"
+
+
+def test_a_profile_is_in_the_next_call_of_llm_and_gone_once_removed():
+    specdec("profile", "set", "q/cold", "temperature=0")
+    assert "specdec: q/cold" in CliRunner().invoke(cli, ["models"]).stdout
+    specdec("profile", "remove", "q/cold")
+    assert "specdec: q/cold" not in CliRunner().invoke(cli, ["models"]).stdout
+
+
+def test_a_broken_pairing_is_told_once(path):
+    path.write_text(TEXT + "\n[pairings.bad]\ntarget = 3\n")
+    assert specdec("list").stderr.count("pairings.bad") == 1
+    assert CliRunner().invoke(cli, ["models"]).stderr.count("pairings.bad") == 1
