@@ -73,7 +73,7 @@ def _drafts(
 ) -> Passes:
     """Each draws a draft and takes in one committed token, as a round does."""
     rows = _hidden_rows(target, drafter, cache, context)
-    tokens = [i % target.vocab_size for i in range(context + 1)]
+    tokens = [i % SEED_TOKENS for i in range(context + 1)]
     drafter.start(tokens[0])
     drafter.extend(tokens[1:], {tap: _repeated(r, context) for tap, r in rows.items()})
     mx.eval(drafter.state())

@@ -24,6 +24,7 @@ from tests import heads
 
 PUBLISHED = ["llama", "qwen3_5", "qwen3_next", "deepseek_v3", "glm4_moe", "mimo"]
 WIDTH = 64
+PENALTIES = Sampling(repetition_penalty=1.15, presence_penalty=0.5)
 
 
 class Noting:
@@ -190,15 +191,14 @@ def test_a_predictable_head_is_accepted_where_it_is_right(name, depth, tmp_path)
     }
 
 
-@pytest.mark.parametrize("depth", [1, 3])
-@pytest.mark.parametrize("name", heads.CASES)
-def test_greedy_text_equals_the_target_alone(name, depth, tmp_path):
+@pytest.mark.parametrize("name", [*PUBLISHED, "qwen3_5_moe fused", "llama sidecar 4-bit"])
+def test_greedy_text_equals_the_target_alone(name, tmp_path):
     heads.write(heads.CASES[name], tmp_path / "target")
     target = load(tmp_path / "target")
     drafter = load_head(tmp_path / "target", target)
-    for sampling in (Sampling(), Sampling(repetition_penalty=1.15, presence_penalty=0.5)):
-        alone, _ = decode(target, None, 0, sampling=sampling)
-        text, tally = decode(target, drafter, depth, sampling=sampling)
+    for depth, sampling in enumerate((Sampling(), PENALTIES), start=2):
+        alone, _ = decode(target, None, 0, tokens=24, sampling=sampling)
+        text, tally = decode(target, drafter, depth, tokens=24, sampling=sampling)
         assert text == alone
         assert tally.drafted > 0
 
@@ -214,7 +214,7 @@ def test_greedy_text_equals_the_target_alone_over_part_of_the_vocabulary(narrow,
     drafter = MTPDrafter(drafter.head, drafter.target, "final_norm")
     for sampling in (Sampling(), Sampling(repetition_penalty=1.15, logit_bias={5: 2.0, 90: 1.0})):
         alone, _ = decode(drafter.target, None, 0, sampling=sampling)
-        text, tally = decode(drafter.target, drafter, 2, sampling=sampling, prompt=[3, 4, 5, 6])
+        text, tally = decode(drafter.target, drafter, 2, sampling=sampling)
         assert text == alone
         assert tally.drafted > 0
 

@@ -8,6 +8,7 @@ from mlx.utils import tree_flatten
 from mlx_lm.models.cache import KVCache
 
 from llm_specdec.engine.drafters.mtp import load_head
+from llm_specdec.engine.drafters.mtp.head import build
 from llm_specdec.engine.target import Target, load
 from llm_specdec.errors import CheckpointError, UnsupportedError
 from tests import heads, zoo
@@ -141,6 +142,14 @@ def test_a_target_without_attention_is_said(tmp_path):
     target = SimpleNamespace(model=zoo.build("mamba2")[0])
     with pytest.raises(UnsupportedError, match="no attention layer"):
         load_head(tmp_path / "target", target)
+
+
+def test_a_target_whose_layers_keep_an_index_too_is_said(monkeypatch):
+    """DeepSeek-V3.2: sparse attention with keys of its own."""
+    indexed = {"index_head_dim": 16, "index_n_heads": 2, "index_topk": 8}
+    monkeypatch.setitem(zoo.FAMILIES, "deepseek_v32", zoo.FAMILIES["deepseek_v3"] | indexed)
+    with pytest.raises(UnsupportedError, match="keep more than keys and values"):
+        build(zoo.build("deepseek_v32")[0], hidden_first=False)
 
 
 def test_loading_leaves_mlx_lm_as_it_was(tmp_path):

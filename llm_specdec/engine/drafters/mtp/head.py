@@ -8,7 +8,7 @@ from mlx.nn.layers.base import Module
 from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.normalization import RMSNorm
 from mlx_lm.models.base import create_attention_mask
-from mlx_lm.models.cache import KVCache
+from mlx_lm.models.cache import CacheList, KVCache, make_prompt_cache
 
 from llm_specdec.engine.taps import decoder_layers
 from llm_specdec.errors import UnsupportedError
@@ -64,6 +64,11 @@ def build(model: Module, hidden_first: bool) -> Head:
     """
     args = text_model(model).args
     index = template_index(model)
+    if any(isinstance(cache, CacheList) for cache in make_prompt_cache(model)):
+        raise UnsupportedError(
+            f"{model.model_type}: its layers keep more than keys and values, which no prediction "
+            "head here does; use --drafter lookup"
+        )
     kind = type(model.layers[index])
     given: dict[str, Any] = {}
     for name in list(inspect.signature(kind).parameters)[1:]:
