@@ -12,12 +12,12 @@ from llm_specdec.anatomy import caches, heads, weights
 from llm_specdec.anatomy import tokenizer as tokenizers
 from llm_specdec.anatomy.files import (
     Tensor,
+    check_config,
     listing,
     read_json,
     read_tensors,
     sidecar_files,
     weight_files,
-    whole,
 )
 from llm_specdec.errors import CheckpointError
 
@@ -137,10 +137,16 @@ def _contents(folder: Path) -> tuple[Kind, dict[str, Tensor]]:
     tensors = read_tensors(weight_files(folder))
     beside = read_tensors(sidecar_files(folder))
     if tensors:
-        kind = _kind_of_tensors(tensors, read_json(folder / "config.json"))
+        kind = _kind_of_tensors(tensors, _config(folder / "config.json"))
         nameless = kind == "target" and "config.json" not in names
         return "unknown" if nameless else kind, {**tensors, **beside}
     return "mtp-sidecar" if beside else _kind_of_names(names), beside
+
+
+def _config(path: Path) -> dict[str, Any]:
+    config = read_json(path)
+    check_config(path, config)
+    return config
 
 
 def _kind_of_names(names: set[str]) -> Kind:
@@ -179,15 +185,16 @@ def read(folder: Path) -> Anatomy:
     if kind in ("adapter", "gguf", "pytorch", "empty", "unknown"):
         raise CheckpointError(f"{folder}: {KIND_WORDS[kind]}")
     path = folder / "config.json"
-    config = read_json(path)
+    config = _config(path)
     text = _text_config(config)
+    check_config(path, text)
     head = heads.find(everything)
     tied = bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", False)))
     trunk = _trunk(everything, head, tied)
     dtype = weights.dtype(trunk or everything, text)
     model_type = str(config.get("model_type") or "")
     found = _caches(kind, model_type, text, trunk, weights.element_bytes(dtype))
-    layers = whole(path, text, "num_hidden_layers") or len(found or ())
+    layers = text.get("num_hidden_layers") or len(found or ())
     return Anatomy(
         folder=folder,
         kind=kind,
@@ -198,15 +205,15 @@ def read(folder: Path) -> Anatomy:
         parameters=weights.parameters(config, trunk),
         dtype=dtype,
         quantisation=weights.quantisation(config, everything),
-        hidden_size=whole(path, text, "hidden_size") or 0,
+        hidden_size=text.get("hidden_size") or 0,
         layers=layers,
-        vocab_size=whole(path, text, "vocab_size") or 0,
+        vocab_size=text.get("vocab_size") or 0,
         tied_embeddings=tied,
         head=head,
         head_promised=heads.promised(text) or heads.promised(config),
         head_width=_head_width(text, everything, head),
         caches=found,
-        native_context=whole(path, text, "max_position_embeddings"),
+        native_context=text.get("max_position_embeddings"),
         weight_bytes=sum(tensor.nbytes for tensor in trunk.values()),
         pass_bytes=weights.pass_bytes(text, trunk, tied),
         output_bytes=weights.output_bytes(trunk, tied),
@@ -271,14 +278,15 @@ def _own_code(config: dict[str, Any], folder: Path) -> str | None:
 
 def _dflash(path: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> DFlash:
     settings = config.get("dflash_config") or _speculators_dflash(config)
-    if not isinstance(settings, dict):
+    if settings is None:
         raise CheckpointError(f"{path}: dflash_config is missing, it names the target's layers")
-    ids, mask = settings.get("target_layer_ids"), whole(path, settings, "mask_token_id")
+    check_config(path, settings)
+    ids, mask = settings.get("target_layer_ids"), settings.get("mask_token_id")
     if not isinstance(ids, list) or not all(isinstance(i, int) for i in ids) or mask is None:
         raise CheckpointError(f"{path}: dflash_config needs target_layer_ids and mask_token_id")
-    block = whole(path, settings, "block_size") or whole(path, config, "block_size") or 16
+    block = settings.get("block_size") or config.get("block_size") or 16
     version = 2 if any(name.startswith("candidate_selector.") for name in tensors) else 1
-    targets = whole(path, config, "num_target_layers")
+    targets = config.get("num_target_layers")
     return DFlash(version, block, tuple(ids), mask, targets, _fused(config, tensors))
 
 

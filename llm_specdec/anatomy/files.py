@@ -108,8 +108,9 @@ def _parse_header(path: Path, raw: bytes, data_start: int) -> dict[str, Tensor]:
         tensors = {}
         for name, entry in header.items():
             begin, end = entry["data_offsets"]
-            shape = tuple(int(size) for size in entry["shape"])
-            if not 0 <= begin <= end or any(size < 0 for size in shape):
+            shape = tuple(entry["shape"])
+            sizes = (begin, end - begin, *shape)
+            if not all(type(size) is int and size >= 0 for size in sizes):
                 raise ValueError(f"tensor {name} has impossible offsets or sizes")
             tensors[name] = Tensor(
                 name, str(entry["dtype"]), shape, end - begin, path, data_start + begin
@@ -162,13 +163,40 @@ def read_tensors(files: list[Path]) -> dict[str, Tensor]:
     return {name: tensor for path in files for name, tensor in read_header(path).items()}
 
 
-def whole(path: Path, config: dict[str, Any], key: str) -> int | None:
-    """A whole number ≥ 0 of a config, None when absent or null. Raises CheckpointError."""
-    value = config.get(key)
-    if value is None:
-        return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        _fail(path, f"{key} is {value!r}, a whole number is needed")
-    return value
+_FORMS = {list: "a list", dict: "an object", str: "a text", int: "a whole number"}
+_KEYS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("architectures", "layer_types", "hybrid_layer_pattern"), (list,)),
+    **dict.fromkeys(
+        (
+            "text_config", "llm_config", "quantization", "quantization_config", "dflash_config",
+            "auto_map", "transformer_layer_config",
+        ),
+        (dict,),
+    ),
+    **dict.fromkeys(("model_type", "dtype", "torch_dtype"), (str,)),
+    "sliding_window_pattern": (int, str),
+    **dict.fromkeys(
+        (
+            "hidden_size", "num_hidden_layers", "vocab_size", "max_position_embeddings",
+            "num_attention_heads", "num_key_value_heads", "head_dim", "sliding_window",
+            "sliding_window_size", "attention_window_size", "window_size", "num_kv_shared_layers",
+            "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "linear_key_head_dim",
+            "num_experts", "n_routed_experts", "num_local_experts", "num_experts_per_tok",
+            "mtp_num_hidden_layers", "num_nextn_predict_layers", "num_target_layers",
+            "mask_token_id", "block_size",
+        ),
+        (int,),
+    ),
+}  # fmt: skip
+
+
+def check_config(path: Path, config: dict[str, Any]) -> None:
+    """Every key that is read here has the form it must have. Raises CheckpointError."""
+    for key, forms in _KEYS.items():
+        value = config.get(key)
+        if value is None:
+            continue
+        fits = isinstance(value, forms) and not isinstance(value, bool)
+        if not fits or (isinstance(value, int) and value < 0):
+            words = " or ".join(_FORMS[form] for form in forms)
+            _fail(path, f"{key} is {str(value)[:40]!r}, {words} is needed")

@@ -71,7 +71,7 @@ def chat_template(folder: Path) -> str:
     for name in ("chat_template.json", "tokenizer_config.json"):
         found = read_json(folder / name).get("chat_template")
         if isinstance(found, list):  # several templates by name
-            named = {t.get("name"): t.get("template") for t in found if isinstance(t, dict)}
+            named = {str(t.get("name")): t.get("template") for t in found if isinstance(t, dict)}
             found = named.get("default") or next(iter(named.values()), "")
         if isinstance(found, str) and found:
             return found
@@ -110,6 +110,10 @@ def _generation(folder: Path) -> dict[str, Any]:
         return {}  # the card reader reports it; nothing here depends on it
 
 
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _model(data: dict[str, Any]) -> dict[str, Any]:
     model = data.get("model")
     return model if isinstance(model, dict) else {}
@@ -117,7 +121,7 @@ def _model(data: dict[str, Any]) -> dict[str, Any]:
 
 def _added(data: dict[str, Any]) -> dict[str, tuple[int, bool]]:
     """Added tokens: content → (id, special)."""
-    entries = data.get("added_tokens") or []
+    entries = _list(data.get("added_tokens"))
     return {
         str(entry["content"]): (int(entry["id"]), bool(entry.get("special")))
         for entry in entries
@@ -128,7 +132,8 @@ def _added(data: dict[str, Any]) -> dict[str, tuple[int, bool]]:
 def _vocabulary(data: dict[str, Any]) -> dict[str, int]:
     vocabulary = _model(data).get("vocab")
     if isinstance(vocabulary, list):  # Unigram: [[piece, score], …], the place is the id
-        return {str(entry[0]): index for index, entry in enumerate(vocabulary) if entry}
+        pieces = (entry[0] if isinstance(entry, list) and entry else "" for entry in vocabulary)
+        return {str(piece): index for index, piece in enumerate(pieces)}
     return vocabulary if isinstance(vocabulary, dict) else {}
 
 
@@ -184,7 +189,7 @@ def _differing_merges(one: dict[str, Any], two: dict[str, Any]) -> list[str]:
 
 def _merges(data: dict[str, Any]) -> list[str]:
     """Merges as "left right", whichever of the two spellings the file uses."""
-    merges = _model(data).get("merges") or []
+    merges = _list(_model(data).get("merges"))
     return [" ".join(map(str, m)) if isinstance(m, list) else str(m) for m in merges]
 
 
@@ -212,6 +217,6 @@ def _differing_steps(one: dict[str, Any], two: dict[str, Any]) -> list[str]:
 def _step(value: Any) -> str:
     if not isinstance(value, dict):
         return "none"
-    inner = value.get("pretokenizers") or value.get("normalizers") or []
+    inner = _list(value.get("pretokenizers") or value.get("normalizers"))
     kinds = "+".join(str(step.get("type")) for step in inner if isinstance(step, dict))
     return f"{value.get('type')}({kinds})" if kinds else str(value.get("type"))

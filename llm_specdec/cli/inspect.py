@@ -175,6 +175,7 @@ def _row(label: str, value: str) -> str:
 
 
 def _wrapped(line: str) -> list[str]:
+    line = "".join(c if c.isprintable() else "?" for c in line)  # names come from strangers
     indent = " " * (16 if line.startswith("  ") else 2)
     return textwrap.wrap(line, 80, subsequent_indent=indent, break_long_words=False) or [""]
 

@@ -82,3 +82,9 @@ def test_a_head_in_a_folder_of_its_own_says_where_to_put_it(tmp_path):
     data = as_json(tmp_path / "target", tmp_path / "head")
     assert data["lane"]["kind"] == "mtp"
     assert "copy model.safetensors of head to mtp.safetensors in target" in data["warnings"][-1]
+
+
+def test_a_name_with_control_characters_cannot_reach_the_terminal(tmp_path):
+    write_model(tmp_path, architectures=["\x1b[2JLlama\n"])
+    done = inspect(tmp_path)
+    assert "?[2JLlama?" in done.stdout
