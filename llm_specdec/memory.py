@@ -123,6 +123,13 @@ def admit(
     return need
 
 
+def resident(target: Path, drafter: Path | None, bits: int | None, head: bool) -> int:
+    """Bytes of weights that target and drafter take together. Raises CheckpointError."""
+    beside = read(drafter) if drafter else None
+    need = estimate(read(target), beside, 0, drafter_bits=bits, head=head)
+    return need.target + need.drafter
+
+
 def _weights(anatomy: Anatomy, size: int | None) -> int:
     return anatomy.parameters * size if size else anatomy.weight_bytes
 

@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -123,3 +126,37 @@ def test_commands_that_are_watched_exist_in_llm():
         assert (group.name, command.name) == (parent, name)
         assert option in [parameter.name for parameter in command.params]
         assert isinstance(command, click.Command)
+
+
+@pytest.mark.slow
+def test_a_plugin_that_is_installed_is_treated_the_same(registry, llm_user, tmp_path):
+    """A second plugin with an entry point of its own, as pip would install it."""
+    site = tmp_path / "site"
+    info = site / "llm_lister-0.1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: llm-lister\nVersion: 0.1\n")
+    (info / "entry_points.txt").write_text("[llm]\nlister = llm_lister\n")
+    (site / "llm_lister.py").write_text(
+        "import llm\n"
+        "class Lister(llm.Model):\n"
+        f"    model_id = {DRAFTER!r}\n"
+        "    def execute(self, *_, **__):\n"
+        "        yield 'speaking'\n"
+        "@llm.hookimpl\n"
+        "def register_models(register):\n"
+        "    register(Lister())\n"
+    )
+    path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
+
+    def shell(*arguments):
+        command = [sys.executable, "-m", "llm", *arguments]
+        environment = {**os.environ, "PYTHONPATH": path}
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "llm-lister" in shell("plugins")
+    assert DRAFTER not in shell("models")
+    assert shell("-m", DRAFTER, "hello", "-n").strip() == "speaking"

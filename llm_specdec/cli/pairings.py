@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from llm_specdec import registry, settings
+from llm_specdec import memory, registry, settings
 from llm_specdec.choose import GATE_FIRST
 from llm_specdec.cli.output import show_value, table, warn
-from llm_specdec.errors import CheckFailed, UsageError
+from llm_specdec.errors import CheckFailed, SpecdecError, UsageError
 from llm_specdec.registry import BROKEN, VETOED, Pairing
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Everything as JSON")
@@ -122,6 +122,7 @@ def list_command(as_json: bool) -> None:
                 **p.to_dict(),
                 "helper": p.drafter in helpers,
                 "bench": benched[p.name]._asdict() if p.name in benched else None,
+                "weight_bytes": weight_bytes(p),
             }
             for p in pairings
         ]
@@ -133,16 +134,34 @@ def list_command(as_json: bool) -> None:
 
 
 def _list_table(pairings: list[Pairing], helpers: set[str]) -> list[str]:
-    rows = [("pairing", "lane", "draft", "target", "drafter", "profiles")]
+    rows = [("pairing", "lane", "draft", "weights", "target", "drafter", "profiles")]
     for p in pairings:
         lane = p.kind if p.enabled else f"[{p.kind}]"
         mark = "*" if p.deviations else ""
         drafter = "" if p.drafter in registry.BUILT_IN else p.drafter
         helper = " (helper)" if p.drafter in helpers else ""
         profiles = (f"{name}{'*' * bool(q.deviations)}" for name, q in p.profiles.items())
-        row = (p.name + mark, lane, str(p.draft_tokens), p.target, drafter + helper)
+        size = weight_bytes(p)
+        weights = memory.gigabytes(size) if size is not None else "–"
+        row = (p.name + mark, lane, str(p.draft_tokens), weights, p.target, drafter + helper)
         rows.append((*row, " ".join(profiles)))
     return table(rows)
+
+
+def weight_bytes(pairing: Pairing) -> int | None:
+    """Bytes of target and drafter together, None where their files are not here."""
+    from llm_specdec import hub
+
+    external = pairing.drafter not in registry.BUILT_IN
+    try:
+        return memory.resident(
+            hub.locate(pairing.target, offline=True),
+            hub.locate(pairing.drafter, offline=True) if external else None,
+            pairing.drafter_bits,
+            head=pairing.kind == "mtp",
+        )
+    except SpecdecError:
+        return None  # doctor says what is wrong with them
 
 
 def _listed_elsewhere(found: registry.Registry) -> set[str]:

@@ -67,7 +67,7 @@ def test_list_fits_eighty_columns_and_marks_deviations(path):
 def test_list_and_show_as_json_say_the_same():
     (listed,) = json.loads(specdec("list", "--json").stdout)
     shown = json.loads(specdec("show", "q", "--json").stdout)
-    assert listed == {**shown, "helper": False, "bench": None}
+    assert listed == {**shown, "helper": False, "bench": None, "weight_bytes": None}
     assert shown["draft_tokens"] == "auto"
     assert list(shown["profiles"]) == ["reason"]
 
