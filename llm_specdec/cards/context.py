@@ -153,7 +153,7 @@ def _introducing(intro: Block, block: Block) -> str:
         return last
     if figures(last) and block.kind != "text":
         return ""
-    return last if last in lex.ABOUT_SETTINGS else ""
+    return last if last in lex.ABOUT_SETTINGS or last in lex.POINTS_ON else ""
 
 
 def _label_texts(block: Block) -> Iterator[tuple[str, bool, int]]:

@@ -165,7 +165,7 @@ def is_advice(
         led = here & {"advice", "imperative"} or not _nearer_out(found, start)
         return bool(led) and not _is_purpose(sentence, found)
     elsewhere = everywhere & RULES_OUT
-    if elsewhere == {"against"} and "imperative" in here:
+    if elsewhere and elsewhere <= {"against", "others"} and "imperative" in here:
         return True  # "Use min-p 0.1; do not set top-p."
     if elsewhere or HOW_TO.match(sentence):
         return False

@@ -292,13 +292,17 @@ OTHERS = Words(
 # ---------------------------------------------------------------- what a heading or intro is about
 
 ABOUT_SETTINGS = Words(
-    r"""settings?|parameters?|params|values?|sampl\w+|decoding|generation|inference|flags?|options?|arguments?|config\w*|presets?|recipe|setup|launch|following|below|these|this|so|it|hyper-?parameters?
-    Einstellung\w*|Parameter\w*|Werte?|folgende\w*|paramètres?|réglages?|valeurs?|suivante?s?|parámetros?|ajustes?|valores?|siguientes?|parâmetros?|configuraç\w+|seguintes?|parametri|impostazioni|valori|seguenti|instellingen|waarden
-    ayarlar\w*|ayar|parametre\w*|değer\w*|aşağıdaki\w*|настройк\w*|параметр\w*|значени\w*|следующ\w+|ustawieni\w*|parametry|wartości""",
-    r"参数 設定 设置 配置 数值 取值 采样 パラメータ? パラメーター 値 以下 下記 如下 설정 파라미터 매개변수 값",
+    r"""settings?|parameters?|params|values?|sampl\w+|decoding|generation|inference|flags?|options?|arguments?|config\w*|presets?|recipe|setup|launch|hyper-?parameters?
+    Einstellung\w*|Parameter\w*|Werte?|paramètres?|réglages?|valeurs?|parámetros?|ajustes?|valores?|parâmetros?|configuraç\w+|parametri|impostazioni|valori|instellingen|waarden
+    ayarlar\w*|ayar|parametre\w*|değer\w*|настройк\w*|параметр\w*|значени\w*|ustawieni\w*|parametry|wartości""",
+    r"参数 設定 设置 配置 数值 取值 采样 パラメータ? パラメーター 値 설정 파라미터 매개변수 값",
+)
+POINTS_ON = Words(
+    r"""following|below|these|this|next|folgende\w*|suivante?s?|siguientes?|seguintes?|seguenti|aşağıdaki\w*|следующ\w+|poniższ\w+|volgende""",
+    r"以下 下記 如下 下面 次の 다음",
 )
 ABOUT_OTHER = Words(
-    r"""hardware|GPUs?|VRAM|memory|RAM|quants?|quanti[sz]ations?|GGUFs?|files?|install\w*|version|versions|prompt (?:format|template)|templates?|formats?|citation|cite|licen[cs]es?|context(?: length| size| window)?|safety|drivers?|engines?|server|serving|frontends?|reading|languages?|datasets?|tools?|libraries|library|frameworks?|vLLM|SGLang|llama\.cpp|ollama|transformers|use[sd]? cases?|limitations?|requirements?
+    r"""hardware|load(?:ing)?|download\w*|GPUs?|VRAM|memory|RAM|quants?|quanti[sz]ations?|GGUFs?|files?|install\w*|version|versions|prompt (?:format|template)|templates?|formats?|citation|cite|licen[cs]es?|context(?: length| size| window)?|safety|drivers?|engines?|server|serving|frontends?|reading|languages?|datasets?|tools?|libraries|library|frameworks?|vLLM|SGLang|llama\.cpp|ollama|transformers|use[sd]? cases?|limitations?|requirements?
     Grafikkarte\w*|Speicher|Quantisierung\w*|matériel|mémoire|quantification|memoria|cuantizaci\w+|memória|quantizaç\w+|donanım|bellek|оборудован\w*|памят\w*|квант\w*|sprzęt|pamięć""",
     r"硬件 显存 内存 量化 提示词?格式 模板 许可 ハードウェア メモリ 量子化 テンプレート ライセンス 하드웨어 메모리 양자화 템플릿",
 )

@@ -138,7 +138,7 @@ class _Reader:
         quoted = QUOTED_TEXT.search(sentence)
         if quoted:
             self.said.system_default = quoted[1].strip()
-        elif after and (sentence.rstrip().endswith(":") or POINTS_ON.search(sentence)):
+        elif after and (sentence.rstrip().endswith(":") or sentence in lex.POINTS_ON):
             below = after[0]
             if below.kind == "code" or below.quoted > block.quoted:
                 self.said.system_default = below.text.text.strip()
@@ -209,11 +209,6 @@ class _Reader:
 
 
 QUOTED_TEXT = re.compile(r"[:：]\s*[\"«„「『](.{8,}?)[\"»“」』]\s*\.?\s*$", re.DOTALL)
-POINTS_ON = re.compile(
-    r"\b(?:following|below|this|next|folgende\w*|suivante?|siguiente|seguinte|seguente|aşağıdaki)\b"
-    r"|следующ|以下|下面|次の|下記|다음",
-    re.IGNORECASE,
-)
 
 
 def _advised(sentence: str, context: Verdict, topic: str | None) -> list[Figure]:

@@ -54,9 +54,9 @@ def read_table(block: Block, context: Verdict) -> Iterator[Cell]:
             return
         yield from _across(header, across, body)
         return
-    if _is_measured(header) or (context is not Verdict.ADVICE and not _advises(header)):
-        return
-    yield from _down(header, rows if _is_pair(header) else body)
+    if not _is_measured(header):
+        advised = context is Verdict.ADVICE or _advises(header)
+        yield from _down(header, rows if _is_pair(header) else body, advised)
 
 
 def _is_pair(row: Row) -> bool:
@@ -111,12 +111,15 @@ def _is_ruled_out(labels: tuple[str, ...]) -> bool:
     return any({cue.kind for cue in cues(label)} & RULES_OUT for label in labels)
 
 
-def _down(header: Row, body: list[Row]) -> Iterator[Cell]:
+def _down(header: Row, body: list[Row], advised: bool) -> Iterator[Cell]:
+    """Names down the side. A row may also recommend by its name: "Recommended temperature"."""
     width = max(len(row.cells) for row in body) if body else 0
     columns = _value_columns(header, body, width)
     for row in body:
         setting_at = next((i for i, c in enumerate(row.cells) if _setting(c)), None)
         if setting_at is None or _is_ruled_out((row.cells[setting_at],)):
+            continue
+        if not advised and verdict(row.cells[setting_at]) is not Verdict.ADVICE:
             continue
         setting = str(_setting(row.cells[setting_at]))
         extra = " ".join(c for i, c in enumerate(row.cells) if i not in columns)
