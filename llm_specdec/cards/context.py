@@ -105,7 +105,8 @@ def _is_cited(block: Block) -> bool:
 
 def is_for_another_size(text: str, repo: str) -> bool:
     """Whether a label names sizes ("14B"), none of them that of the repository."""
-    sizes, own = set(SIZE.findall(text)), set(SIZE.findall(re.sub(r"[-_]", " ", repo)))
+    name = re.sub(r"[-_]", " ", repo.rstrip("/").rpartition("/")[2])
+    sizes, own = set(SIZE.findall(text)), set(SIZE.findall(name))
     return bool(sizes) and bool(own) and not sizes & own
 
 
