@@ -69,7 +69,7 @@ def compare(
         "b": b.as_json(),
         "compared": compared,
         "refused": refused,
-        "notes": _notes(a, b),
+        "notes": _notes(a, b) if compared else [],
     }
 
 
@@ -133,9 +133,9 @@ def _notes(a: Side, b: Side) -> list[str]:
 
 
 def _changes(a: Side, b: Side) -> list[str]:
-    """Names of lane and sampling settings that differ."""
-    changes = ["lane"] if a.specdec["lane"]["kind"] != b.specdec["lane"]["kind"] else []
+    """Names of what differs: the lane, which includes its draft length, and other settings."""
+    lane = a.specdec["lane"]["kind"] != b.specdec["lane"]["kind"]
+    ignored = {"seed", "draft", "draft_tokens"} if lane else {"seed", "draft"}
     ours, theirs = a.specdec["sampling"], b.specdec["sampling"]
-    return changes + sorted(
-        name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name) and name != "seed"
-    )
+    names = {name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name)}
+    return (["lane"] if lane else []) + sorted(names - ignored)

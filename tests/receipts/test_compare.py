@@ -93,6 +93,12 @@ def test_more_than_one_change_is_noted():
     assert compare(side(), side("b", sampling={"temperature": 1.0}))["notes"] == []
 
 
+def test_a_lane_turned_off_is_one_change():
+    off = side("b", lane=Lane("none", "off"), sampling={"temperature": 0.0, "draft": False})
+    on = side("a", sampling={"temperature": 0.0, "draft": True, "draft_tokens": 4})
+    assert compare(off, on)["notes"] == []
+
+
 def test_cold_against_warm_and_interrupted_runs_are_noted():
     notes = compare(side(), side("b", cached_tokens=5, finish_reason="interrupted"))["notes"]
     assert notes[0] == "b was interrupted"
