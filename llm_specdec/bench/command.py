@@ -11,7 +11,7 @@ from llm_specdec.bench.rules import Case
 from llm_specdec.bench.runs import Plan, Progress, perform
 from llm_specdec.bench.sessions import Config, Sessions
 from llm_specdec.bench.store import Asked, Store
-from llm_specdec.errors import UsageError
+from llm_specdec.errors import ContextError, UnsupportedError, UsageError
 from llm_specdec.receipts.payload import sha256_of
 from llm_specdec.registry import Pairing, Registry
 
@@ -21,6 +21,8 @@ def bench(model: str, options: Mapping[str, Any], tell: Callable[[str], None]) -
 
     `options` as `cli/bench.py` names them. Raises SpecdecError.
     """
+    if options["warm"]:
+        raise UnsupportedError("there is no prefix cache yet to be warm from: leave --warm out")
     known = registry.load()
     pairing, profile = known.find(model)
     configs = _configs(known, model, options)
@@ -28,6 +30,7 @@ def bench(model: str, options: Mapping[str, Any], tell: Callable[[str], None]) -
     tell(f"loading {pairing.name}")
     engine = Sessions(configs, options["max_tokens"])
     found = _prompts(engine, options)
+    _check_room(engine, found, options["max_tokens"])
     mode = "warm" if options["warm"] else "lanes" if options["lanes"] else "cold"
     plan = Plan(
         asked=Asked(pairing.name, profile, options["against"], mode, options["gate"]),
@@ -92,6 +95,16 @@ def _prompts(engine: Sessions, options: Mapping[str, Any]) -> dict[Case, Sequenc
     }
 
 
+def _check_room(engine: Sessions, found: Mapping[Case, Sequence[int]], max_tokens: int) -> None:
+    """Raises ContextError for a prompt whose answer would not fit into the context."""
+    for case, ids in found.items():
+        if len(ids) + max_tokens > engine.context:
+            raise ContextError(
+                f"{case.text}: {len(ids)} prompt tokens and {max_tokens} new ones are more than "
+                f"the context of {engine.context}: lower --context or --max-tokens"
+            )
+
+
 def _conditions(
     configs: Sequence[Config], found: Mapping[Case, Sequence[int]], options: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -100,7 +113,7 @@ def _conditions(
         "machine": machine.machine(),
         "state": machine.state(),
         "versions": machine.versions(),
-        "models": models(configs[-1].setup.pairing),
+        "models": _all_models(configs),
         "configs": [config.as_json() for config in configs],
         "cases": [
             {**case._asdict(), "prompt_tokens": len(ids), "prompt_sha256": sha256_of(ids)}
@@ -111,10 +124,27 @@ def _conditions(
     }
 
 
+def _all_models(configs: Sequence[Config]) -> dict[str, Any]:
+    """`models` of every configuration; where there are several drafters, each under its name."""
+    drafters = {
+        config.name.partition(":")[0]: config.setup.pairing
+        for config in configs
+        if config.setup.lane.kind in registry.KINDS
+    }
+    if len({pairing.drafter for pairing in drafters.values()}) < 2:
+        return models(next(iter(drafters.values()), configs[-1].setup.pairing))
+    found = {name: models(pairing) for name, pairing in drafters.items()}
+    target = next(iter(found.values()))["target"]
+    return {
+        "target": target,
+        **{f"drafter {name}": each["drafter"] for name, each in found.items()},
+    }
+
+
 def models(pairing: Pairing) -> dict[str, Any]:
     """role → name, architecture, bits, group size, fingerprint of a pairing's checkpoints."""
     names = {"target": pairing.target}
-    if pairing.kind in ("model", "dflash"):
+    if pairing.kind in registry.KINDS:
         names["drafter"] = pairing.drafter
     return {role: _model(name) for role, name in names.items()}
 

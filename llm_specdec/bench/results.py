@@ -7,6 +7,7 @@ from typing import Any
 
 from llm_specdec.bench import rules
 from llm_specdec.bench.rules import Case
+from llm_specdec.registry import BUILT_IN
 
 
 def assemble(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,8 +39,9 @@ def redact(bench: Mapping[str, Any]) -> dict[str, Any]:
     """The bench without repository names, paths and the user's own names for them: a model is
     its architecture, bits, group size and fingerprint. For those who may not name their build."""
     conditions = bench["conditions"]
-    pairings = {bench["pairing"], *(config["pairing"] for config in conditions["configs"])}
-    names = dict.fromkeys(pairings, "pairing")
+    said = [bench["pairing"], *(_pairing_of(config["name"]) for config in conditions["configs"])]
+    own = [name for name in dict.fromkeys(said) if name not in BUILT_IN]
+    names = {name: f"pairing-{place}" for place, name in enumerate(own, 1)}
     for model in conditions["models"].values():
         names[Path(model["name"]).name] = names[model["name"]] = described(model)
     found: dict[str, Any] = _renamed(dict(bench), names)
@@ -73,10 +75,15 @@ def _of(rows: Iterable[dict[str, Any]], case: Case, config: str) -> list[dict[st
     ]
 
 
+def _pairing_of(config: str) -> str:
+    """The pairing behind a configuration's name, NAME, NAME/PROFILE or NAME:LENGTH."""
+    return re.split("[/:]", config)[0]
+
+
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
     """`value` with every whole name in its texts replaced, longer names first."""
     if isinstance(value, dict):
-        return {key: _renamed(item, names) for key, item in value.items()}
+        return {_renamed(key, names): _renamed(item, names) for key, item in value.items()}
     if isinstance(value, list):
         return [_renamed(item, names) for item in value]
     if isinstance(value, str):

@@ -86,6 +86,13 @@ class Sessions:
     def dtype(self) -> str:
         return self._session(self._baseline).dtype
 
+    @property
+    def context(self) -> int:
+        """Tokens that prompt and answer may have together."""
+        native: int = self._session(self._baseline).target.context
+        configured: int | None = self._setups[self._baseline].values["context"]
+        return min(configured or native, native)
+
     def encode(self, text: str) -> list[int]:
         """A user message as prompt tokens, through the target's chat template."""
         values = self._setups[self._baseline].values

@@ -39,6 +39,7 @@ class Scripted:
     """Decode rates by configuration (and context), dealt out run by run."""
 
     dtype = "float32"
+    context = 20_000
 
     def __init__(self, rates, outputs=None, gaps=0.0, interrupt_after=None):
         self.rates = {key: list(values) for key, values in rates.items()}

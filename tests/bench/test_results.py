@@ -27,5 +27,5 @@ def test_redaction_leaves_figures_and_fingerprints_but_no_name(found):
     model = shown["conditions"]["models"]["target"]
     assert model["name"] == "qwen3_5 4-bit g64 0123456789ab"
     assert model["architecture"] == "qwen3_5"  # not taken for the pairing's name
-    assert shown["cases"][0]["configs"][1]["config"] == "pairing"
+    assert shown["cases"][0]["configs"][1]["config"] == "pairing-1"
     assert shown["cases"][0]["configs"][1]["gain"] == found["cases"][0]["configs"][1]["gain"]

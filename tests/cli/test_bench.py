@@ -151,7 +151,7 @@ def test_a_report_is_written_and_redacted(user, engine, tmp_path):
     assert result.exit_code == 0
     for text in (page.read_text(), result.stdout):
         assert "Secret" not in text and "qwen " not in text
-    assert "pairing against none" in result.stdout
+    assert "pairing-1 against none" in result.stdout
 
 
 def test_a_page_is_written(user, engine, tmp_path):
@@ -211,6 +211,32 @@ def test_bad_arguments_exit_2_with_a_clear_line_and_store_nothing(user, engine, 
     assert result.exit_code == 2
     assert said in result.stderr and "Traceback" not in result.stderr
     assert Store().benches() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["qwen", "--context", "19900"], "more than the context of 20000"),
+        (["qwen", "--warm"], "leave --warm out"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_anything_is_stored(user, engine, arguments, said):
+    result = bench(*arguments, "--class", "code")
+    assert result.exit_code == 1 and said in result.stderr
+    assert Store().benches() == []
+
+
+def test_redacted_lanes_name_no_pairing_and_no_drafter(user, engine, monkeypatch):
+    with registry.edit() as document:
+        document["pairings"]["second"] = {"target": TARGET, "drafter": "b/d", "kind": "model"}
+    monkeypatch.setattr(command, "has_head", lambda pairing: False)
+    names = [f"{lane}:{k}" for lane in ("lookup", "qwen", "second") for k in (1, 2, 4, 8, "auto")]
+    engine.rates = {"none": [10.0]} | {name: [12.0] for name in names}
+    result = bench("qwen", "--lanes", "--class", "code", "--runs", "1", "--redact", "--json")
+    ran = json.loads(result.stdout)
+    assert list(ran["conditions"]["models"]) == ["target", "drafter pairing-1", "drafter pairing-2"]
+    for secret in ("qwen", "second", "Secret"):
+        assert secret not in result.stdout.replace("qwen3_5", "")
 
 
 def test_an_unknown_bench_is_one_line(user):
