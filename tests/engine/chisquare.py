@@ -21,10 +21,12 @@ from scipy.stats import chi2
 
 from llm_specdec.engine import accept, loop, transforms
 from llm_specdec.engine.drafters.base import Proposal
+from llm_specdec.engine.drafters.dflash.drafter import DFlashDrafter
 from llm_specdec.engine.loop import Drawing, Request, Run
 from llm_specdec.engine.randomness import Purpose
 from llm_specdec.engine.transforms import Sampling
 from tests.engine import reference
+from tests.engine.drafters import dflash_checkpoints
 
 VOCAB, DRAFTS, ROUNDS = 12, 2, 60_000
 FALSE_ALARM = 1e-8  # per test: about twenty of them stay below 1e-6 together
@@ -81,6 +83,30 @@ def block(drawing: Drawing, pending: mx.array) -> Proposal:
     """Logits of all draft tokens at once, as block drafters have them."""
     tokens = drawing.block(_rows(mx.array([3, 8])))
     return drawing.proposal(tokens)
+
+
+def _block(version: int, head_rows: int = 0) -> Propose:
+    """DFlash drawing two slots at once: the second does not know what the first will be."""
+
+    def propose(drawing: Drawing, pending: mx.array) -> Proposal:
+        drafter = _block_drafter(version, head_rows)
+        rows = mx.stack([_rows(pending), mx.array(DRAFTER.mean(axis=0).astype(np.float32))])
+        if drafter._tokens is not None:
+            rows = rows[:, drafter._tokens]
+        hidden = mx.array(np.random.default_rng(13).normal(size=(DRAFTS, 32)).astype(np.float32))
+        if version == 1:
+            return drawing.proposal(drafter._drawn(rows, drawing))
+        return drawing.proposal(drafter._selected(hidden, rows, drawing))
+
+    return propose
+
+
+@functools.cache
+def _block_drafter(version: int, head_rows: int) -> DFlashDrafter:
+    lender = dflash_checkpoints.Lender(vocab=VOCAB)
+    drafter = dflash_checkpoints.drafter_for(lender, version, head_rows)
+    drafter.start(OUTPUT[-1])
+    return drafter
 
 
 def before_truncation(drawing: Drawing, pending: mx.array) -> Proposal:
@@ -147,6 +173,14 @@ SCRIPTS = [
     Script("p beyond q", Sampling(temperature=1.2), sparse),
     Script("block of drafts", Sampling(0.8, top_k=6, repetition_penalty=1.3), block),
     Script("certain drafts", Sampling(temperature=0.8, top_p=0.9), certain),
+    Script("DFlash", Sampling(temperature=0.8, top_p=0.9), _block(1)),
+    Script("DFlash 2, penalties", Sampling(temperature=0.8, **_PENALTIES), _block(2)),  # type: ignore[arg-type]
+    Script("DFlash 2, top-k, own head", Sampling(temperature=0.9, top_k=6), _block(2, 9)),
+    Script(
+        "DFlash 2, candidates forbidden",
+        Sampling(temperature=0.8, logit_bias=dict.fromkeys(range(2, VOCAB), -1e4)),
+        _block(2),
+    ),
 ]
 CONTROLS = [
     Script("accept-if-equal, wrong residual", Sampling(temperature=0.8), judge=wrong_residual),

@@ -22,7 +22,8 @@ def a_part(family):
         prompt = list(parity.PROMPTS)[(i + shift) % 2]
         recipe = list(parity.RECIPES)[(i + shift // 2) % 4]
         length = parity.LENGTHS[(i + 3 * shift) % 4] if lane != "none" else 0
-        yield parity.Case(family, lane, recipe, length, prompt)
+        if parity.runs(family, lane):
+            yield parity.Case(family, lane, recipe, length, prompt)
 
 
 @pytest.mark.parametrize("family", zoo.FAMILIES)
@@ -56,7 +57,8 @@ def test_a_difference_that_is_no_tie_counts_as_broken():
 
 def test_every_combination_is_counted_once():
     found = list(parity.cases())
-    assert len(found) == len(set(found)) == len(zoo.FAMILIES) * 2 * 4 * (1 + 5 * 4)
+    everywhere = len(zoo.FAMILIES) * 2 * 4 * (1 + 6 * 4)
+    assert len(found) == len(set(found)) == everywhere - 2 * 4 * 4  # gemma3n, dflash
 
 
 @pytest.mark.parametrize("kv_bits", [None, 8])

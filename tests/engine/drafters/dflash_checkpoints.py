@@ -1,11 +1,15 @@
 """Tiny random DFlash checkpoints and a target that lends them an embedding and a head."""
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
+
+from llm_specdec.engine.drafters.dflash import drafter as dflash
+from llm_specdec.engine.drafters.dflash.drafter import DFlashDrafter
 
 HIDDEN, VOCAB, LAYER_IDS = 32, 97, [0, 2]
 
@@ -105,6 +109,17 @@ def save(folder: Path, raw: dict[str, Any], tensors: dict[str, Any]) -> Path:
         str(folder / "model.safetensors"), {key: mx.array(value) for key, value in tensors.items()}
     )
     return folder
+
+
+def drafter_for(target: Any, version: int, head_rows: int = 0, **changes: Any) -> DFlashDrafter:
+    """A random drafter that fits a loaded target; `head_rows` gives it a smaller head."""
+    width = target.embed(mx.array([0])).shape[-1]
+    raw = config(version, hidden_size=width, vocab_size=target.vocab_size, **changes)
+    tensors = weights(raw)
+    if head_rows:
+        tensors |= smaller_head(raw, head_rows)
+    with tempfile.TemporaryDirectory() as place:
+        return dflash.load(save(Path(place) / "drafter", raw, tensors), target)
 
 
 class Lender:

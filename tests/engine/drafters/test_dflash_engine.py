@@ -1,9 +1,7 @@
 """DFlash in the loop: whatever it proposes, the target's own text comes out."""
 
-import mlx.core as mx
 import pytest
 
-from llm_specdec.engine.drafters.dflash import drafter as dflash
 from llm_specdec.engine.loop import Request, Run
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.policy import Fixed
@@ -23,14 +21,9 @@ def target(request):
     return Target(*zoo.build(request.param))
 
 
-def drafter_for(target, folder, version, rows=None, **changes):
-    width = target.embed(mx.array([0])).shape[-1]
-    raw = checkpoints.config(version, hidden_size=width, vocab_size=target.vocab_size, **changes)
-    raw["dflash_config"]["target_layer_ids"] = [0, len(target.model.layers) - 1]
-    tensors = checkpoints.weights(raw)
-    if rows:
-        tensors |= checkpoints.smaller_head(raw, rows)
-    return dflash.load(checkpoints.save(folder / "drafter", raw, tensors), target)
+def drafter_for(target, version, **changes):
+    ids = [0, len(target.model.layers) - 1]
+    return checkpoints.drafter_for(target, version, target_layer_ids=ids, **changes)
 
 
 def decoded(target, drafter, sampling=None, length=5, seed=0):
@@ -44,26 +37,26 @@ def decoded(target, drafter, sampling=None, length=5, seed=0):
 
 @pytest.mark.parametrize("sampling", [Sampling(), PENALTIES, FORBIDDING], ids=["", "pen", "bias"])
 @pytest.mark.parametrize("version", [1, 2])
-def test_greedy_text_is_the_targets_own(target, tmp_path, version, sampling):
+def test_greedy_text_is_the_targets_own(target, version, sampling):
     plain, _ = decoded(target, None, sampling)
-    text, tally = decoded(target, drafter_for(target, tmp_path, version), sampling)
+    text, tally = decoded(target, drafter_for(target, version), sampling)
     assert text == plain
     assert tally.drafted > LENGTH
 
 
-@pytest.mark.parametrize(("version", "rows"), [(1, None), (2, None), (2, 40)])
-def test_sampled_text_repeats_by_its_seed(target, tmp_path, version, rows):
+@pytest.mark.parametrize(("version", "rows"), [(1, 0), (2, 0), (2, 40)])
+def test_sampled_text_repeats_by_its_seed(target, version, rows):
     hot = Sampling(temperature=0.9, top_k=20, repetition_penalty=1.1)
-    drafter = drafter_for(target, tmp_path, version, rows)
+    drafter = drafter_for(target, version, head_rows=rows)
     assert decoded(target, drafter, hot, seed=4)[0] == decoded(target, drafter, hot, seed=4)[0]
 
 
-def test_a_smaller_output_matrix_leaves_the_text_alone(target, tmp_path):
+def test_a_smaller_output_matrix_leaves_the_text_alone(target):
     plain, _ = decoded(target, None)
-    assert decoded(target, drafter_for(target, tmp_path, 1, rows=40))[0] == plain
+    assert decoded(target, drafter_for(target, 1, head_rows=40))[0] == plain
 
 
-def test_a_window_crossed_in_a_run_leaves_the_text_alone(target, tmp_path):
+def test_a_window_crossed_in_a_run_leaves_the_text_alone(target):
     plain, _ = decoded(target, None)
     sliding = {"layer_types": ["sliding_attention"] * 2, "sliding_window": 12}
-    assert decoded(target, drafter_for(target, tmp_path, 2, **sliding))[0] == plain
+    assert decoded(target, drafter_for(target, 2, **sliding))[0] == plain
