@@ -127,26 +127,26 @@ def test_a_whole_run_draws_from_the_targets_distribution(n):
     check_places(chisquare.TARGET[tokens], tokens, len(chisquare.PROMPT), sampling)
 
 
-def dflash(version, rows=None):
-    return lambda target, folder: test_dflash_engine.drafter_for(target, folder, version, rows)
+def dflash(version, rows=0):
+    return lambda target: test_dflash_engine.drafter_for(target, version, head_rows=rows)
 
 
 DRAFTERS = {
     "dflash": dflash(1),
     "dflash 2": dflash(2),
     "dflash 2, small head": dflash(2, rows=40),
-    "model": lambda target, folder: ModelDrafter(parity.near_copy("qwen3_5"), zoo.VOCAB),
+    "model": lambda target: ModelDrafter(parity.near_copy("qwen3_5"), zoo.VOCAB),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scope", ["card", "mlx"])
 @pytest.mark.parametrize("name", DRAFTERS)
-def test_real_drafters_leave_the_distribution_alone(name, scope, tmp_path):
+def test_real_drafters_leave_the_distribution_alone(name, scope):
     """A recurrent target, hot enough that unrelated drafters are accepted now and then."""
     sampling = Sampling(3.0, 0.9, 40, 0.02, 1.2, 0.3, 0.2, scope)
     target = parity.target("qwen3_5")
-    drafter = DRAFTERS[name](target, tmp_path)
+    drafter = DRAFTERS[name](target)
     check_drafter(target, drafter, sampling)
 
 

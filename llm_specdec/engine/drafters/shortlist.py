@@ -18,6 +18,10 @@ SMALL = 1 << 14  # tokens; a smaller vocabulary is read whole
 NEEDED = 0.7  # share of the recent text's tokens that lie in that part
 MEMORY = 0.98  # of the running share, a token
 
+# The logit of a token left out. Finite, so that where a run's transforms forbid every other
+# token there is something left to draw from, and it is what was drawn from.
+NEVER = -1e4
+
 
 class Shortlist:
     """Watches whether the text stays among the first tokens of the vocabulary; a language whose
@@ -45,5 +49,5 @@ class Shortlist:
     def whole(self, logits: mx.array) -> mx.array:
         """(n, rows) → (n, vocab): the tokens left out have no chance."""
         n, rows = logits.shape
-        never = mx.full((n, self._vocab - rows), -mx.inf, dtype=logits.dtype)
+        never = mx.full((n, self._vocab - rows), NEVER, dtype=logits.dtype)
         return mx.concatenate([logits, never], axis=-1)

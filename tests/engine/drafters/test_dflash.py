@@ -286,7 +286,7 @@ def test_a_smaller_output_matrix_proposes_tokens_of_the_target(tmp_path, version
     assert proposed(drafter, 5, Recorder(plain=True)) == drafts
     for row in seen.rows:
         assert row.shape == (VOCAB,)
-        assert set(np.flatnonzero(row > -1e8)) <= set(tokens.tolist())
+        assert set(np.flatnonzero(row > -1e3)) <= set(tokens.tolist())
 
 
 def test_a_smaller_output_matrix_is_its_own_and_not_the_targets(tmp_path):

@@ -96,7 +96,7 @@ def test_logits_equal_the_float64_reference(tmp_path, version, layout, steps):
                 continue
             before = drafts[i - 1] if i else tokens[told]
             scores = naive.candidate_scores(raw, tensors, hidden, logits, i, before)
-            assert {int(token) for token in np.flatnonzero(row > -1e8)} == set(scores)
+            assert {int(token) for token in np.flatnonzero(row > -1e3)} == set(scores)
             for token, score in scores.items():
                 assert row[token] == pytest.approx(score, abs=2e-4)
 

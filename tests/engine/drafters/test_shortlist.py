@@ -62,3 +62,9 @@ def test_the_first_rows_of_the_output_matrix_give_the_first_logits(tied, bits):
     for rows in (10, 40, 96):
         assert mx.allclose(target.head(hidden, rows), whole[:, :rows], atol=1e-5)
     assert mx.array_equal(target.head(hidden), whole)
+
+
+def test_where_every_other_token_is_forbidden_a_left_out_one_can_be_drawn():
+    shortlist = Shortlist(VOCAB)
+    row = shortlist.whole(mx.full((1, 8_000), -mx.inf))
+    assert mx.softmax(row, axis=-1)[0, 8_000:].sum().item() == pytest.approx(1, rel=1e-3)

@@ -11,12 +11,9 @@ from llm_specdec.engine.drafters.dflash.config import Config, read
 from llm_specdec.engine.drafters.dflash.model import ContextCache, best
 from llm_specdec.engine.drafters.dflash.weights import Checkpoint
 from llm_specdec.engine.drafters.dflash.weights import load as load_weights
-from llm_specdec.engine.drafters.shortlist import Shortlist
+from llm_specdec.engine.drafters.shortlist import NEVER, Shortlist
 from llm_specdec.errors import PairingError
 
-# Stands in for "not a candidate". Finite: where a run's transforms forbid every candidate,
-# something is left to draw from, and it is still the distribution that was drawn from.
-_NEVER = -1e9
 _PATIENCE = 256  # context rows that may wait for a block before they are taken in
 
 
@@ -183,7 +180,7 @@ class DFlashDrafter:
 
     def _rows(self, tokens: mx.array, logits: mx.array) -> mx.array:
         """Logits (k, c) of some tokens, (k, c) or (1, c) → of the whole vocabulary, float32."""
-        rows = mx.full((logits.shape[0], self._vocab_size), _NEVER, dtype=mx.float32)
+        rows = mx.full((logits.shape[0], self._vocab_size), NEVER, dtype=mx.float32)
         index = mx.broadcast_to(tokens, logits.shape)
         return mx.put_along_axis(rows, index, logits.astype(mx.float32), axis=-1)
 
