@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llm_specdec.cards import Card, Finding, stored
 from llm_specdec.errors import UsageError
 from llm_specdec.registry import Pairing, Profile
 from llm_specdec.settings import LAYERS, SETTINGS, check, parse, resolve
@@ -106,21 +107,33 @@ def test_any_text_is_a_value_or_one_clear_line(text):
             assert not isinstance(value, float) or math.isfinite(value)
 
 
-STACK = st.fixed_dictionaries(
-    {
-        layer: st.fixed_dictionaries(
-            {}, optional={"temperature": st.floats(0, 5), "top_k": st.integers(0, 99)}
-        )
-        for layer in ("pairing", "profile", "stored option", "-o")
-    }
+SAID = st.fixed_dictionaries(
+    {}, optional={"temperature": st.floats(0, 5), "top_k": st.integers(0, 99)}
 )
+STACK = st.fixed_dictionaries(dict.fromkeys(LAYERS[1:], SAID))
+
+
+def as_card(base, own):
+    """The stored card of model t on model b, with these values and nothing else."""
+    found = [
+        Finding(name, value, None, repo, "README.md", 1)
+        for repo, values in (("t", own), ("b", base))
+        for name, value in values.items()
+    ]
+    return stored.dump(Card("t", {"t": ["b"], "b": []}, found), taken=True)
 
 
 @given(STACK)
 def test_the_highest_layer_wins_and_the_rest_is_listed_in_order(said):
-    pairing = Pairing("q", "t", settings=said["pairing"], profiles={"p": Profile(said["profile"])})
-    stored = {name: str(value) for name, value in said["stored option"].items()}
-    resolved = resolve(pairing, "p", stored, said["-o"]).settings
+    pairing = Pairing(
+        "q",
+        "t",
+        settings=said["pairing"],
+        profiles={"p": Profile(said["profile"])},
+        card=as_card(said["base card"], said["card"]),
+    )
+    kept = {name: str(value) for name, value in said["stored option"].items()}
+    resolved = resolve(pairing, "p", kept, said["-o"]).settings
     for name in ("temperature", "top_k"):
         expected = [(SETTINGS[name].default, "built-in")]
         expected += [(said[layer][name], layer) for layer in LAYERS if name in said.get(layer, {})]

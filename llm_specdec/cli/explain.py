@@ -9,6 +9,7 @@ import click
 from llm_specdec import registry, settings
 from llm_specdec.cli.output import show_value, table, warn
 from llm_specdec.cli.pairings import json_option, stored_options
+from llm_specdec.registry import Pairing
 from llm_specdec.settings import Resolution
 
 
@@ -39,19 +40,37 @@ def explain_command(model_id: str, options: tuple[tuple[str, str], ...], as_json
     own_id = pairing.name if "/" not in model_id else f"{pairing.name}/{profile}"
     resolution = settings.resolve(pairing, profile, stored_options(own_id), dict(options))
     lane = settings.lane(pairing, resolution)
+    undecided = _undecided(pairing, resolution)
     if as_json:
         data = {
             "id": own_id,
             "settings": {name: _as_dict(s) for name, s in resolution.settings.items()},
             "lane": lane,
             "deviations": resolution.deviations,
-            "warnings": [against.message for against in resolution.against],
+            "warnings": resolution.warnings,
+            "undecided": undecided,
         }
         click.echo(json.dumps(data, indent=2, ensure_ascii=False))
         return
     click.echo("\n".join([*_table(resolution), "", *_below(resolution, lane)]))
-    for against in resolution.against:
-        warn(against.message)
+    for warning in [*resolution.warnings, *undecided]:
+        warn(warning)
+
+
+def _undecided(pairing: Pairing, resolution: Resolution) -> list[str]:
+    """Where the card contradicts itself and nobody has decided, so that the default holds."""
+    if not pairing.card:
+        return []
+    from llm_specdec import card_layers
+    from llm_specdec.cli import taking
+
+    return [
+        f"the card is of two minds about {taking.disputed(entry)}: "
+        f"llm specdec set {pairing.name} {entry.setting}=…"
+        for entry in card_layers.read(pairing).card.disagreements
+        if entry.setting in resolution.settings
+        and resolution.settings[entry.setting].layer == "built-in"
+    ]
 
 
 def _as_dict(resolved: settings.Resolved) -> dict[str, Any]:

@@ -55,6 +55,9 @@ def test_a_contradiction_is_shown_and_left_open(target):
     assert "card: left open: temperature: 0.6 or 0.9" in result.stdout
     assert effective()["temperature"] == (0.0, "built-in")
     assert effective()["top_p"] == (0.95, "card")
+    said = "the card is of two minds about temperature: 0.6 or 0.9"
+    assert said in specdec("explain", "q").stderr
+    assert said not in specdec("explain", "q", "-o", "temperature", "0.6").stderr
 
 
 def test_add_works_where_the_hub_does_not(target, monkeypatch):
