@@ -137,6 +137,12 @@ def modules_of(model: Module) -> list[Module]:
     return [module for _, module in model.named_modules()]
 
 
+def evaluate(model: Module) -> None:
+    """Compute all that a model holds now, on this thread: parameters, and constants that are
+    none, such as scaled rope frequencies. What stays lazy fails on any other thread."""
+    mx.eval([v for m in modules_of(model) for v in dict.values(m) if isinstance(v, mx.array)])
+
+
 def trunk(model: Module) -> Module:
     """The module that holds the decoder layers: everything but the output matrix."""
     first = decoder_layers(model)[0]

@@ -13,7 +13,7 @@ from mlx_lm.utils import _get_classes, load_config, load_model, load_tokenizer
 
 from llm_specdec.anatomy import files, heads
 from llm_specdec.engine.rollback import TargetCache
-from llm_specdec.engine.taps import modules_of, trunk
+from llm_specdec.engine.taps import evaluate, modules_of, trunk
 from llm_specdec.errors import CheckpointError, UnsupportedError
 
 # The context is checked by the caller, who can say what to do about it.
@@ -83,7 +83,7 @@ class Target:
             for name in ("weight", "scales", "biases", "bias"):
                 if self._narrow.get(name) is not None:
                     self._narrow[name] = self._narrow[name][:rows]
-            mx.eval(self._narrow.parameters())
+            evaluate(self._narrow)
         return self._narrow
 
     @functools.cached_property
@@ -116,8 +116,7 @@ def load(folder: Path) -> Target:
         raise CheckpointError(f"{folder} holds no model that can be loaded: {error}") from error
     except ValueError as error:
         raise UnsupportedError(f"mlx-lm cannot load {folder}: {error}") from error
-    # Evaluated here, on this thread: a lazy weight evaluated by another thread has no stream.
-    mx.eval(model.parameters())
+    evaluate(model)
     return Target(model, config, folder)
 
 

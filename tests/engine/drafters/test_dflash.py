@@ -1,5 +1,6 @@
 """What the drafter keeps, what it forgets, and which checkpoints it loads."""
 
+import threading
 from typing import Any
 
 import mlx.core as mx
@@ -362,3 +363,19 @@ def test_a_target_with_more_padding_than_the_codebooks_is_never_proposed_from_it
     told(drafter, 20)
     for plain in (True, False):
         assert max(proposed(drafter, 5, Recorder(plain))) < VOCAB
+
+
+def test_a_drafter_loaded_by_one_thread_runs_on_another(loaded):
+    """llm runs a model on a thread of its own; MLX ties what is not evaluated to a thread."""
+    rope = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 64}
+    drafter = loaded(2, rope_scaling=rope)
+    found = []
+
+    def run():
+        told(drafter, 20)
+        found.append(proposed(drafter, 4, Recorder()))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert len(found[0]) == 4

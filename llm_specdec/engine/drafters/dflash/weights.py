@@ -11,6 +11,7 @@ from mlx.nn.layers.quantized import quantize
 
 from llm_specdec.engine.drafters.dflash.config import Config
 from llm_specdec.engine.drafters.dflash.model import Model
+from llm_specdec.engine.taps import evaluate
 from llm_specdec.errors import CheckpointError
 
 Weights = dict[str, mx.array]
@@ -93,7 +94,7 @@ def load(
             ),
         )
     checkpoint.eval()
-    mx.eval(checkpoint.parameters())
+    evaluate(checkpoint)
     return checkpoint
 
 

@@ -15,7 +15,7 @@ from llm_specdec.engine.drafters.base import Tap
 from llm_specdec.engine.drafters.mtp.drafter import Lender, MTPDrafter
 from llm_specdec.engine.drafters.mtp.head import Head, build, template_index
 from llm_specdec.engine.drafters.mtp.layouts import LAYOUTS, rename
-from llm_specdec.engine.taps import decoder_layers
+from llm_specdec.engine.taps import decoder_layers, evaluate
 from llm_specdec.errors import CheckpointError
 
 Weights = dict[str, mx.array]
@@ -176,7 +176,7 @@ def _fill(head: Head, weights: Weights, model: Module, folder: Path) -> None:
             )
     head.load_weights([(name, _cast(name, value, model)) for name, value in weights.items()])
     head.eval()
-    mx.eval(head.parameters())
+    evaluate(head)
 
 
 def _cast(name: str, value: mx.array, model: Module) -> mx.array:
