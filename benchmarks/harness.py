@@ -1,5 +1,6 @@
 """What the benchmarks share: prompts, engines as plain callables, interleaved timing."""
 
+import itertools
 import json
 import statistics
 import time
@@ -71,10 +72,12 @@ def rendered(tokenizer: Any, text: str) -> list[int]:
 def ours(
     loaded: Session, draft_tokens: int | str = "auto", sampling: Sampling | None = None
 ) -> Engine:
+    """Each call has a seed of its own, so that sampled runs are not one run repeated."""
     eos = frozenset(loaded.tokenizer.eos_token_ids)
+    seeds = itertools.count()
 
     def engine(prompt: list[int], max_tokens: int) -> tuple[Stream, Tally | None]:
-        request = Request(prompt, max_tokens, eos, sampling or Sampling())
+        request = Request(prompt, max_tokens, eos, sampling or Sampling(), next(seeds))
         run = loaded.run(request, Meter(), draft_tokens)
         return run.tokens(), run.tally
 
