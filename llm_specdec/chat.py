@@ -15,13 +15,17 @@ def messages_for(prompt: llm.Prompt, default_system: str | None) -> list[dict[st
 
     `prompt.messages` is the full chain, but with `-c -s NEW` the new system text stands only
     in `prompt.system`: it replaces the old one. Thinking of earlier turns is left out.
+    Raises UsageError for bytes that are no UTF-8, which Python hands on as lone surrogates.
     """
     messages = [
         {"role": message.role, "content": _text(message.parts)} for message in prompt.messages
     ]
     system = prompt.system or _first_system(messages) or default_system
     spoken = [message for message in messages if message["role"] != "system"]
-    return [{"role": "system", "content": system}, *spoken] if system else spoken
+    found = [{"role": "system", "content": system}, *spoken] if system else spoken
+    if any(not _encodable(message["content"]) for message in found):
+        raise UsageError("the prompt is not UTF-8: convert it, with iconv for example")
+    return found
 
 
 def tokens_for(
@@ -62,6 +66,14 @@ def template_text(tokenizer: Any) -> str | None:
 
 def _text(parts: Sequence[Any]) -> str:
     return "".join(part.text for part in parts if isinstance(part, TextPart))
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _first_system(messages: Sequence[Mapping[str, Any]]) -> str | None:

@@ -143,11 +143,13 @@ class Answer:
         from llm_specdec.engine.loop import Request
 
         prompt = self._prompt_tokens(session)
-        room = self._context(session) - len(prompt)
+        context = self._context(session)
+        room = context - len(prompt)
         if room < 1:
+            more = context < session.target.context
             raise ContextError(
                 f"the prompt has {len(prompt)} tokens, the context of {self.model.model_id} "
-                f"{len(prompt) + room}: shorten it, or raise the context setting"
+                f"{context}: shorten it{', or raise the context setting' if more else ''}"
             )
         return Request(
             prompt=prompt,

@@ -22,6 +22,7 @@ from llm_specdec.engine.policy import Auto, Fixed, Policy
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.target import Target
 from llm_specdec.engine.transforms import History, Sampling, penalise
+from llm_specdec.errors import UsageError
 
 # Where costs could not be measured: long enough to pay, short enough not to hurt.
 FALLBACK = {"none": 0, "lookup": 8, "model": 2, "mtp": 2, "dflash": 3}
@@ -98,11 +99,21 @@ class Session:
 
         draft_tokens "auto" adapts the length to `costs` and to acceptance; without costs it is
         a short fixed one. history: (accepted, drafted) by position, of earlier runs.
+        Raises UsageError for a logit_bias on a token that the target does not have.
         """
+        self._check_bias(request.sampling)
         policy = self._policy(draft_tokens, costs, history)
         cache = TargetCache(self.target.model, kv_bits=kv_bits, max_draft=max(policy.longest, 1))
         mx.reset_peak_memory()
         return Run(self.target, cache, self.drafter, policy, request, meter)
+
+    def _check_bias(self, sampling: Sampling) -> None:
+        highest = max(sampling.logit_bias, default=-1)
+        if highest >= 0 and highest >= self.target.vocab_size:
+            raise UsageError(
+                f"logit_bias: the model has no token {highest}: "
+                f"ids end at {self.target.vocab_size - 1}"
+            )
 
     def costs(self, kv_bits: int | None = None) -> Costs:
         """Measure rounds on this machine; takes a few seconds."""
