@@ -36,8 +36,8 @@ def test_lanes_share_the_settings_of_the_first_pairing():
 @pytest.mark.real
 def test_a_bench_run_of_the_demo_model_is_a_whole_receipt(smollm2):
     pairing = Pairing("small", str(smollm2 / "smollm2"), str(smollm2 / "drafters/model"), "model")
-    configs = [sessions.alone(pairing, None), sessions.config("small", pairing, None)]
-    engine = Sessions(configs, max_tokens=12)
+    pinned = sessions.config("small", pairing, None, draft_tokens=2)  # "auto" may park it
+    engine = Sessions([sessions.alone(pairing, None), pinned], max_tokens=12)
     prompt = engine.encode("What is the capital of France?")
     own = engine.greedy("none", prompt)
     assert engine.greedy("small", prompt) == own
