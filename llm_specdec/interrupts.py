@@ -1,15 +1,22 @@
-"""Ctrl-C while an answer streams, whenever it comes.
+"""Ctrl-C and a closed pipe while an answer streams, whenever they come.
 
 llm logs nothing when KeyboardInterrupt reaches it. Inside the answering generator it can be
 caught and the partial answer kept; between two pieces of text, while llm prints, it would be
 lost. So for as long as an answer streams, an interrupt that comes outside the generator waits
 until the generator goes on and is raised there.
+
+A reader that went away (`llm … | head`) would make llm print `Error: [Errno 32] Broken pipe`.
+While llm's command line prints a piece, it ends the process instead, quietly, as it ends any
+other program in a pipeline; llm logs nothing in either case.
 """
 
+import contextlib
 import signal
 import threading
 from collections.abc import Generator, Iterator
 from types import FrameType
+
+import click
 
 Chunks = Generator[str, None, None]
 
@@ -50,8 +57,21 @@ def interruptible(chunks: Chunks) -> Iterator[str]:
 
 def _lent(chunk: str, handler: _Handler) -> Iterator[str]:
     handler.outside = True
-    yield chunk
+    with _closed_pipe_ends_quietly():
+        yield chunk
     handler.outside = False
+
+
+@contextlib.contextmanager
+def _closed_pipe_ends_quietly() -> Iterator[None]:
+    if click.get_current_context(silent=True) is None:  # a library user's own pipes are theirs
+        yield
+        return
+    before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGPIPE, before)
 
 
 def _ours_to_take() -> bool:

@@ -6,7 +6,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 
 import llm
 import pytest
@@ -233,11 +232,9 @@ def test_an_interrupt_keeps_and_logs_what_was_said(pairings):
 
 def test_a_broken_pipe_ends_quietly(pairings):
     command = f"{sys.executable} -m llm -m plain 'Write a long story about the sea.' | head -c 10"
-    started = time.monotonic()
-    run = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
+    run = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=300)
     assert len(run.stdout) == 10
-    assert "Traceback" not in run.stderr
-    assert time.monotonic() - started < 120
+    assert run.stderr == ""
 
 
 def test_a_broken_registry_leaves_other_models_alone(llm_user):
