@@ -84,8 +84,8 @@ def _drafts(
             request = Request(prompt=[0], max_tokens=1)
             proposal = drafter.propose(length, Drawing(History([0], 1), request, 0))
             mx.eval(proposal.tokens)
-            drafter.extend([1], one)
-            return drafter.state()
+            drafter.extend([1], one)  # read together with the next draft
+            return proposal.tokens
 
         return run
 

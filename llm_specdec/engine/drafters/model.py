@@ -35,16 +35,12 @@ class ModelDrafter:
         self._waiting, self._length = [token], 1
 
     def extend(self, next_tokens: Sequence[int], hidden: Hidden) -> None:
-        covered = min(self._cache.length, self._length + len(next_tokens) - 1)
-        self._cache.rollback(covered)
         self._length += len(next_tokens)
-        known = [*self._waiting, *next_tokens]
-        self._waiting = known[len(known) - (self._length - covered) :]
+        self._waiting += next_tokens
+        self._drop_drafts()
         if len(self._waiting) > READ_AHEAD:
             # A prompt is read here, while the target's prefill is timed, not in the first draft.
-            *read, last = self._waiting
-            self._model.forward(mx.array(read, dtype=mx.int32), self._cache)
-            self._waiting = [last]
+            self._read_ahead()
 
     def ready(self) -> bool:
         return True
@@ -59,10 +55,27 @@ class ModelDrafter:
         return draw.proposal(mx.stack(drafted))
 
     def state(self) -> list[mx.array]:
-        return self._cache.arrays()
+        self._drop_drafts()
+        self._read_ahead()
+        return self._cache.state()
 
     def load_state(self, arrays: list[mx.array], tokens: Sequence[int]) -> None:
-        raise NotImplementedError
+        self.start(tokens[-1])
+        self._length = len(tokens)
+        self._cache.load_state(arrays, self._length - 1)
+
+    def _drop_drafts(self) -> None:
+        """Cover committed tokens only, the last one not; those uncovered wait."""
+        covered = min(self._cache.length, self._length - 1)
+        self._cache.rollback(covered)
+        self._waiting = self._waiting[len(self._waiting) - (self._length - covered) :]
+
+    def _read_ahead(self) -> None:
+        """Read all that waits but the last token."""
+        *read, last = self._waiting
+        if read:
+            self._model.forward(mx.array(read, dtype=mx.int32), self._cache)
+            self._waiting = [last]
 
     def _fitted(self, row: mx.array) -> mx.array:
         """Cut or fill a row to the target's vocabulary: paddings of equal tokenizers differ."""

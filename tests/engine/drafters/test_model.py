@@ -1,0 +1,54 @@
+"""The small-model drafter: what it keeps of drafts, and what a prefix cache gets."""
+
+import mlx.core as mx
+import pytest
+
+from llm_specdec.engine.drafters.model import ModelDrafter
+from llm_specdec.engine.loop import Drawing, Request
+from llm_specdec.engine.target import Target
+from llm_specdec.engine.transforms import History
+from tests import zoo
+
+TOKENS = [3 + (7 * i) % 50 for i in range(40)]
+
+
+@pytest.fixture(params=["llama", "gemma3", "qwen3_5"])
+def target(request):
+    return Target(*zoo.build(request.param))
+
+
+def drafts(drafter, k, length):
+    draw = Drawing(History([0], 1), Request([0], 1), length)
+    return drafter.propose(k, draw).tokens.tolist()
+
+
+def told(target, *parts):
+    drafter = ModelDrafter(target, target.vocab_size)
+    drafter.start(parts[0][0])
+    for part in (parts[0][1:], *parts[1:]):
+        drafter.extend(part, {})
+    return drafter
+
+
+@pytest.mark.parametrize("accepted", [0, 1, 3])
+def test_a_round_leaves_what_a_fresh_drafter_would_have(target, accepted):
+    drafter = told(target, TOKENS)
+    proposed = drafts(drafter, 3, len(TOKENS))
+    committed = [*proposed[:accepted], 5]
+    drafter.extend(committed, {})
+    fresh = told(target, [*TOKENS, *committed])
+    length = len(TOKENS) + len(committed)
+    assert drafts(drafter, 4, length) == drafts(fresh, 4, length)
+
+
+@pytest.mark.parametrize("after", ["extending", "proposing"])
+def test_a_restored_drafter_drafts_the_same(target, after):
+    drafter = told(target, TOKENS[:20], TOKENS[20:])
+    expected = drafts(told(target, TOKENS), 4, len(TOKENS))
+    if after == "proposing":
+        drafts(drafter, 3, len(TOKENS))
+    kept = [mx.array(array) for array in drafter.state()]
+    restored = ModelDrafter(target, target.vocab_size)
+    restored.load_state(kept, TOKENS)
+    assert drafts(restored, 4, len(TOKENS)) == expected
+    assert drafts(drafter, 4, len(TOKENS)) == expected
