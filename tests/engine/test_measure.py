@@ -1,0 +1,54 @@
+"""Costs are measured over caches that look as if a long context had been read."""
+
+from types import SimpleNamespace
+
+import mlx.core as mx
+import pytest
+
+from llm_specdec.engine.costs import timed
+from llm_specdec.engine.drafters.model import ModelDrafter
+from llm_specdec.engine.measure import measure
+from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.target import Target
+from tests import zoo
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3", "qwen3_5", "deepseek_v3"])
+def test_a_stretched_state_has_the_shapes_of_a_read_one(family):
+    target = Target(*zoo.build(family))
+    short, long = TargetCache(target.model), TargetCache(target.model)
+    mx.eval(target.forward(mx.arange(4), short), target.forward(mx.arange(60), long))
+    assert [a.shape for a in short.stretched(60)] == [a.shape for a in long.state()]
+    filled = TargetCache(target.model)
+    filled.load_state(short.stretched(60), 60)
+    assert target.forward(mx.array([1]), filled).shape == (1, target.vocab_size)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3_5"])
+def test_every_width_and_length_is_measured_and_the_model_left_as_it_was(family):
+    target = Target(*zoo.build(family))
+    target.config["max_position_embeddings"] = 256
+    drafter = ModelDrafter(target, target.vocab_size)
+    costs = measure(SimpleNamespace(target=target, drafter=drafter), longest=4)
+    for curve in costs.verify:
+        assert set(curve) == {1, 2, 3, 4, 5}
+        assert min(curve.values()) > 0
+    assert all(set(curve) == {1, 2, 4} for curve in costs.draft["model"])
+    assert costs.round("model", 4, 128) > costs.round("lookup", 4, 128)
+    assert costs.contexts[0] < costs.contexts[1]
+
+
+def test_the_least_time_of_a_pass_counts_and_the_first_turn_does_not():
+    class Clock:
+        now = 0.0
+        seconds = iter([9.0, 9.0, 5.0, 2.0, 3.0, 4.0])
+
+        def __call__(self):
+            return self.now
+
+    clock = Clock()
+
+    def run():
+        clock.now += next(clock.seconds)
+
+    assert timed({1: run, 2: run}, repeats=2, clock=clock) == {1: 3.0, 2: 2.0}
