@@ -1,29 +1,19 @@
-"""A pairing or profile as an llm model: resolve settings, run, stream text, leave a receipt.
+"""A pairing or profile as an llm model.
 
 Nothing heavy is imported before a prompt runs.
 """
 
-import secrets
-import sys
-import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import click
 import llm
 import pydantic
 
-from llm_specdec import chat, receipts, settings
-from llm_specdec.errors import ContextError, SpecdecError, UsageError
-from llm_specdec.interrupts import Chunks, interruptible
-from llm_specdec.options import told_apart
+from llm_specdec import settings
+from llm_specdec.answer import Answer
+from llm_specdec.errors import SpecdecError
+from llm_specdec.interrupts import interruptible
 from llm_specdec.registry import Pairing
-from llm_specdec.setup import Setup, load, sampling
-
-if TYPE_CHECKING:
-    from llm_specdec.engine.loop import Request, Run
-    from llm_specdec.engine.phases import Meter
-    from llm_specdec.engine.session import Session, Weights
 
 
 def _options() -> type[llm.Options]:
@@ -64,160 +54,8 @@ class SpecdecModel(llm.Model):
         conversation: llm.Conversation | None,
     ) -> Iterator[str]:
         try:
-            yield from interruptible(Answer(self, prompt, response).stream())
+            yield from interruptible(
+                Answer(self.model_id, self.pairing, self.profile, prompt, response).stream()
+            )
         except SpecdecError as error:
             raise llm.ModelError(str(error)) from error
-
-
-class Answer:
-    """One prompt's way through the engine."""
-
-    def __init__(self, model: SpecdecModel, prompt: llm.Prompt, response: llm.Response) -> None:
-        self.model, self.prompt, self.response = model, prompt, response
-        options = prompt.options.model_dump(exclude_none=True)
-        stored, given = told_apart(model.model_id, options)
-        self.resolution = settings.resolve(model.pairing, model.profile, stored, given)
-        self.setup = Setup(model.pairing, model.profile, self.resolution)
-        self.values = self.setup.values
-
-    def stream(self) -> Chunks:
-        self._warn()
-        start = time.perf_counter()
-        weights = self.setup.weights()
-        self._admit(weights, self._least_tokens())
-        session = load(weights)
-        costs = self.setup.costs(session, tell=_tell)
-        tokenizer = session.tokenizer  # read here, while loading is timed
-        load_ms = 1000 * (time.perf_counter() - start)
-        from llm_specdec.engine.phases import Meter
-        from llm_specdec.engine.text import TextStream
-
-        meter = Meter()
-        text = TextStream(tokenizer.detokenizer, self.values["stop"])
-        request = self._request(session, text)
-        self._admit(weights, len(request.prompt))
-        run = session.run(
-            request,
-            meter,
-            draft_tokens=self.values["draft_tokens"],
-            kv_bits=self.values["kv_bits"],
-            costs=costs,
-            history=self._history(),
-        )
-        tokens = run.tokens()
-        try:
-            for _ in tokens:
-                if shown := text.take():
-                    yield shown
-            if shown := text.finish():
-                yield shown
-        except KeyboardInterrupt:
-            # llm would log nothing: what was said so far is kept, marked in the receipt.
-            if shown := text.finish():
-                yield shown
-        finally:
-            tokens.close()  # type: ignore[attr-defined]
-            self._leave_receipt(run, meter, request, load_ms)
-
-    def _history(self) -> list[tuple[int, int]]:
-        """Acceptance of the pairing's logged runs, the policy's prior; none with a seed of the
-        user's own, whose text must not depend on what was logged before."""
-        if self.values["seed"] is not None or self.setup.lane.state != "drafting":
-            return []
-        return receipts.acceptance(llm.user_dir() / "logs.db", self.setup.pairing.name)
-
-    def _admit(self, weights: "Weights", prompt_tokens: int) -> None:
-        """Raises ResourceError where prompt and max_tokens (at least a short answer) cannot fit."""
-        from llm_specdec.memory import STEP
-
-        self.setup.admit(weights, prompt_tokens + (self.values["max_tokens"] or STEP))
-
-    def _least_tokens(self) -> int:
-        """Tokens that the prompt has at least, before there is a tokenizer to count them: on
-        average a token stands for fewer than eight bytes. They are counted once it is there.
-        """
-        messages = chat.messages_for(self.prompt, None)
-        return sum(len(message["content"].encode()) for message in messages) // 8
-
-    def _request(self, session: "Session", text: Any) -> "Request":
-        from llm_specdec.engine.loop import Request
-
-        prompt = self._prompt_tokens(session)
-        context = self._context(session)
-        room = context - len(prompt)
-        if room < 1:
-            more = context < session.target.context
-            raise ContextError(
-                f"the prompt has {len(prompt)} tokens, the context of {self.model.model_id} "
-                f"{context}: shorten it{', or raise the context setting' if more else ''}"
-            )
-        return Request(
-            prompt=prompt,
-            max_tokens=min(self.values["max_tokens"] or room, room),
-            eos=frozenset(session.tokenizer.eos_token_ids),
-            sampling=sampling(self.values),
-            seed=secrets.randbits(63) if self.values["seed"] is None else self.values["seed"],
-            ends_at=text.feed,
-        )
-
-    def _prompt_tokens(self, session: "Session") -> list[int]:
-        system = self.values["system"]
-        if system == "forbid" and self.prompt.system:
-            raise UsageError(
-                f"{self.model.model_id} forbids a system prompt (set by "
-                f"{self.resolution.settings['system'].source}): leave -s out"
-            )
-        default = None if system in ("allow", "forbid") else system
-        messages = chat.messages_for(self.prompt, default)
-        if not any(message["content"].strip() for message in messages):
-            raise UsageError("the prompt is empty: give some text")
-        tokens = chat.tokens_for(session.tokenizer, messages, self.values)
-        if not tokens:
-            raise UsageError("the prompt is empty: give some text")
-        return tokens
-
-    def _context(self, session: "Session") -> int:
-        native = session.target.context
-        configured: int | None = self.values["context"]
-        return min(configured or native, native)
-
-    def _warn(self) -> None:
-        warnings = self.resolution.warnings
-        if self.prompt.system and (against := settings.against_system(self.resolution)):
-            warnings.append(against)
-        for warning in warnings:
-            click.echo(f"Warning: {warning}", err=True)
-
-    def _leave_receipt(
-        self, run: "Run", meter: "Meter", request: "Request", load_ms: float
-    ) -> None:
-        """Set usage and response_json, also where the run ended early: llm logs an interrupted
-        response that returned."""
-        receipt = receipts.payload(self.setup.measured(run, meter, request, load_ms))
-        self.response.response_json = {"specdec": receipt}
-        self.response.set_usage(
-            input=receipt["tokens"]["prompt"],
-            output=receipt["tokens"]["completion"],
-            details={
-                "cached": receipt["tokens"]["cached"],
-                "drafted": receipt["draft"]["drafted"],
-                "accepted": receipt["draft"]["accepted"],
-            },
-        )
-        if database := _log_database():
-            receipts.ensure_view(database)
-
-
-def _tell(text: str) -> None:
-    """Say why it takes a moment, to a person only."""
-    if sys.stderr.isatty():
-        click.echo(text, err=True)
-
-
-def _log_database() -> str | None:
-    """Where llm will log this response; None where it will not (`-n`, `llm logs off`)."""
-    context = click.get_current_context(silent=True)
-    params = context.params if context else {}
-    if params.get("no_log") or ((llm.user_dir() / "logs-off").exists() and not params.get("log")):
-        return None
-    return str(params.get("database") or llm.user_dir() / "logs.db")
