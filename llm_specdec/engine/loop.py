@@ -11,7 +11,8 @@ from typing import Literal, cast
 
 import mlx.core as mx
 
-from llm_specdec.engine import accept, transforms
+from llm_specdec.engine import accept, constraints, transforms
+from llm_specdec.engine.constraints import Constraint
 from llm_specdec.engine.drafters.base import Drafter, Hidden, Proposal
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.policy import Policy
@@ -27,7 +28,8 @@ PREFILL_STEP = 2048  # tokens a chunk, as mlx-lm's generate_step
 @dataclass(frozen=True)
 class Request:
     """One run. `ends_at(token)` is asked once for every committed token, in order, and ends
-    the run after that token (a stop string is complete); `eos` tokens end it too."""
+    the run after that token (a stop string is complete); `eos` tokens end it too. A token must
+    be allowed by all `constraints`, which belong to this run alone."""
 
     prompt: Sequence[int]
     max_tokens: int
@@ -35,6 +37,7 @@ class Request:
     sampling: Sampling = field(default_factory=Sampling)
     seed: int = 0
     ends_at: Callable[[int], bool] = lambda token: False
+    constraints: Sequence[Constraint] = ()
 
 
 @dataclass
@@ -58,10 +61,10 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Step:
-    """A plain step under way: the token (1,) it will give and the hidden states it read."""
+class Pass:
+    """A plain pass under way: the logits (1, vocab) it gives and the hidden states it read."""
 
-    token: mx.array
+    logits: mx.array
     hidden: Hidden
 
 
@@ -122,9 +125,7 @@ class Run:
                 mx.eval(self.cache.arrays(), self._drafter_state())
                 mx.clear_cache()
             start = stop
-        verdict = self._judge(logits[-1:], Proposal(mx.zeros((0,), dtype=mx.int32)))
-        tokens, _ = verdict.fetch()
-        tokens = self._commit(tokens)
+        tokens = self._commit(cast(list[int], self._draw(logits[-1:]).tolist()))
         self._extend(tokens, hidden)
         self.meter.add("prefill")
         self.meter.first_token()
@@ -181,6 +182,7 @@ class Run:
         """Rows (k + 1, vocab) after a pass over pending + draft tokens → what is kept."""
         sampling, seed = self.request.sampling, self.request.seed
         rows = transforms.penalise(logits, self.history, proposal.tokens, sampling)
+        rows = self._constrained(rows, proposal.tokens)
         if sampling.greedy:
             return accept.greedy(rows, proposal.tokens)
         probs = transforms.distribution(rows, sampling)
@@ -191,49 +193,48 @@ class Run:
             key(seed, self.length, Purpose.TARGET),
         )
 
+    def _constrained(self, rows: mx.array, drafts: mx.array) -> mx.array:
+        """Rows (k + 1, vocab) without the tokens that are not allowed after the drafts (k,)."""
+        if not self.request.constraints:
+            return rows
+        mx.async_eval(rows)  # the device verifies while the host finds the masks
+        bits = constraints.rows(self.request.constraints, cast(list[int], drafts.tolist()))
+        return rows if bits is None else constraints.forbid(rows, bits)
+
     # Rounds without a draft
 
     def _plain(self) -> Iterator[list[int]]:
-        """Decode one token a round, the device one step ahead of the host, for as long as no
-        draft is asked for."""
-        ahead: Step | None = None
-        while not self._finished:
+        """Decode one token a round for as long as no draft is asked for. The pass over a token
+        is launched before the host has seen it, so the device never waits for the host."""
+        step: Pass | None = self._pass(mx.array([self._pending], dtype=mx.int32))
+        while step and not self._finished:
             self.meter.begin_round(0)
-            step = ahead or self._step(mx.array([self._pending], dtype=mx.int32), known=True)
-            ahead = self._step(step.token, known=False) if self._goes_on() else None
-            tokens = self._commit(cast(list[int], step.token.tolist()))
+            token, hidden = self._draw(step.logits), step.hidden
+            step = self._pass(token) if self._goes_on() else None
+            mx.async_eval(token, step.logits if step else [])
+            tokens = self._commit(cast(list[int], token.tolist()))
             self.meter.phase("verify")
             if self.drafter:
                 self.policy.observe(self.drafter.source, 0, 0)
-            self._extend(tokens, step.hidden)
+            self._extend(tokens, hidden)
             self.tally.count(0, 0)
             self.meter.phase("commit")
             self.meter.end_round(0, synced=True)
             yield tokens
-            if ahead is None:
-                return
 
     def _goes_on(self) -> bool:
         """Whether a further plain step is likely wanted after the one under way."""
         left = self.request.max_tokens - len(self.tally.completion)
         return left > 1 and self._draft_length() == 0
 
-    def _step(self, token: mx.array, known: bool) -> Step:
-        """Launch one pass over `token` (1,) and draw the next one, without waiting for it.
-        `known` is false where `token` itself is not committed yet."""
-        position = self.length if known else self.length + 1
-        logits = self.target.forward(token, self.cache)
-        hidden = self._hidden()
-        drafts = token[:0] if known else token
-        sampling = self.request.sampling
-        rows = transforms.penalise(logits, self.history, drafts, sampling, first=drafts.size)
-        if sampling.greedy:
-            drawn = mx.argmax(rows, axis=-1).astype(mx.int32)
-        else:
-            probs = transforms.distribution(rows, sampling)
-            drawn = accept.draw(probs[0], key(self.request.seed, position, Purpose.TARGET))[None]
-        mx.async_eval(drawn)
-        return Step(drawn, hidden)
+    def _pass(self, token: mx.array) -> Pass:
+        """One pass over `token` (1,), lazily."""
+        return Pass(self.target.forward(token, self.cache), self._hidden())
+
+    def _draw(self, logits: mx.array) -> mx.array:
+        """The token (1,) that follows the committed ones, from their logits (1, vocab)."""
+        nothing = Proposal(mx.zeros((0,), dtype=mx.int32))
+        return self._judge(logits, nothing).tokens
 
     # Committing
 
@@ -256,6 +257,8 @@ class Run:
         self.tally.completion += kept
         if self.request.sampling.penalises:
             self.history.commit(kept)
+        for constraint in self.request.constraints:
+            constraint.commit(kept)
         return kept
 
     def _finish(self, reason: Literal["stop", "length"]) -> None:
@@ -281,16 +284,20 @@ class Drawing:
         self._history, self._length = history, length
         self._sampling, self._seed = request.sampling, request.seed
         self._probs: list[mx.array] = []
+        # Only the first token's mask is known without waiting for the device.
+        self._bits = constraints.row(request.constraints, [])
 
     @property
     def plain(self) -> bool:
-        return self._sampling.greedy and self._sampling.neutral
+        return self._sampling.greedy and self._sampling.neutral and self._bits is None
 
     def one(self, logits: mx.array, drafted: Sequence[mx.array]) -> mx.array:
         drafts = mx.stack(list(drafted)) if drafted else mx.zeros((0,), dtype=mx.int32)
         row = transforms.penalise(
             logits[None], self._history, drafts, self._sampling, first=len(drafted)
         )
+        if self._bits is not None and not drafted:
+            row = constraints.forbid(row, self._bits[None])
         if self._sampling.greedy:
             return mx.argmax(row[0]).astype(mx.int32)
         probs = transforms.distribution(row, self._sampling)[0]

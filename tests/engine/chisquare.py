@@ -7,7 +7,7 @@ is the distribution of every position and of every pair. Also the controls that 
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from llm_specdec.engine import accept, loop, transforms
+from llm_specdec.engine import accept, constraints, loop, transforms
 from llm_specdec.engine.drafters.base import Proposal
 from llm_specdec.engine.drafters.dflash.drafter import DFlashDrafter
 from llm_specdec.engine.loop import Drawing, Request, Run
@@ -33,6 +33,8 @@ FALSE_ALARM = 1e-8  # per test: about twenty of them stay below 1e-6 together
 PROMPT, OUTPUT = [1, 2, 3, 3], [5, 7, 5, 3]
 TARGET = np.random.default_rng(11).normal(size=(VOCAB, VOCAB)) * 1.5
 DRAFTER = TARGET + np.random.default_rng(12).normal(size=(VOCAB, VOCAB))
+# What may follow each token: about half of the vocabulary.
+ALLOWED = np.random.default_rng(14).random((VOCAB, VOCAB)) < 0.5
 
 Judge = Callable[[Run, mx.array, Proposal], accept.Verdict]
 Propose = Callable[[Drawing, mx.array], Proposal]
@@ -144,12 +146,53 @@ def late_history(run: Run, logits: mx.array, proposal: Proposal) -> accept.Verdi
         return Run._judge(run, logits, proposal)
 
 
+class Follows:
+    """A constraint: what may come next follows from the last token, by the table ALLOWED."""
+
+    def __init__(self, last: int) -> None:
+        self._last = last
+
+    def allowed(self, drafts: Sequence[int]) -> constraints.Bits:
+        last = drafts[-1] if drafts else self._last
+        return constraints.only(np.flatnonzero(ALLOWED[last]).tolist(), VOCAB)
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        self._last = tokens[-1]
+
+
+def _constrained(run: Run, rows: mx.array, drafts: mx.array) -> mx.array:
+    """`Run._constrained` for drafts that the host cannot see, as under `mx.vmap`."""
+    if not run.request.constraints:
+        return rows
+    return mx.where(_allowed(drafts), rows, -mx.inf)
+
+
+def _allowed(drafts: mx.array) -> mx.array:
+    """(k + 1, VOCAB), after the output and each of the drafts (k,)."""
+    return mx.array(ALLOWED)[mx.concatenate([mx.array(OUTPUT[-1:]), drafts])]
+
+
+def cut_draft(run: Run, logits: mx.array, proposal: Proposal) -> accept.Verdict:
+    """Control: the draft ends before its first token that is not allowed, and where all before
+    it are kept the next one is drawn from p as if nothing had been proposed."""
+    verdict = Run._judge(run, logits, proposal)
+    fine = mx.take_along_axis(_allowed(proposal.tokens)[:-1], proposal.tokens[:, None], axis=1)
+    cut = accept._run_length(fine[:, 0])
+    probs = transforms.distribution(
+        _constrained(run, logits, proposal.tokens), run.request.sampling
+    )
+    own = accept.draw(probs[cut], _key(run, Purpose.TARGET))
+    at = (mx.arange(DRAFTS + 1) == cut) & (verdict.accepted == cut) & (cut < DRAFTS)
+    return accept.Verdict(mx.where(at, own, verdict.tokens), verdict.accepted)
+
+
 @dataclass(frozen=True)
 class Script:
     name: str
     sampling: Sampling
     propose: Propose = same_transforms
     judge: Judge = Run._judge
+    masked: bool = False
 
 
 _PENALTIES = {"repetition_penalty": 1.3, "presence_penalty": 0.5, "frequency_penalty": 0.4}
@@ -181,6 +224,11 @@ SCRIPTS = [
         Sampling(temperature=0.8, logit_bias=dict.fromkeys(range(2, VOCAB), -1e4)),
         _block(2),
     ),
+    Script("mask", Sampling(temperature=0.8), masked=True),
+    Script("mask, all, card", Sampling(0.8, 0.9, 6, 0.05, 1.2, 0.3, 0.2), masked=True),
+    Script("mask, q beyond p", Sampling(temperature=0.8), untransformed, masked=True),
+    Script("mask, certain drafts", Sampling(temperature=0.8), certain, masked=True),
+    Script("mask, DFlash 2", Sampling(temperature=0.8, top_p=0.9), _block(2), masked=True),
 ]
 CONTROLS = [
     Script("accept-if-equal, wrong residual", Sampling(temperature=0.8), judge=wrong_residual),
@@ -190,6 +238,7 @@ CONTROLS = [
         Sampling(temperature=0.8, **_PENALTIES),  # type: ignore[arg-type]
         judge=late_history,
     ),
+    Script("cut at a forbidden draft", Sampling(temperature=0.8), judge=cut_draft, masked=True),
 ]
 
 
@@ -224,7 +273,8 @@ def run(script: Script, rounds: int = ROUNDS, seed: int = 0) -> Result:
 
 def _play(script: Script, rounds: int, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """tokens (rounds, DRAFTS + 1) and accepted (rounds,)."""
-    request = Request(PROMPT, 100, sampling=script.sampling)
+    masks = [Follows(OUTPUT[-1])] if script.masked else []
+    request = Request(PROMPT, 100, sampling=script.sampling, constraints=masks)
     unused: Any = None
     target: Any = SimpleNamespace(vocab_size=VOCAB)
     run = Run(target, unused, unused, unused, request, unused)
@@ -237,7 +287,7 @@ def _play(script: Script, rounds: int, seed: int) -> tuple[NDArray[Any], NDArray
             drawn = {Purpose.ACCEPT: 0, Purpose.TARGET: 1, Purpose.DRAFT: 2}[purpose]
             return keys[drawn + position - run.length]
 
-        with patch.object(loop, "key", key):
+        with patch.object(loop, "key", key), patch.object(Run, "_constrained", _constrained):
             pending = mx.array(OUTPUT[-1])
             proposal = script.propose(Drawing(run.history, request, run.length), pending)
             rows = logits[mx.concatenate([pending[None], proposal.tokens])]
@@ -252,6 +302,8 @@ def _play(script: Script, rounds: int, seed: int) -> tuple[NDArray[Any], NDArray
 def _exact(script: Script, before: tuple[int, ...]) -> reference.Row:
     last = before[-1] if before else OUTPUT[-1]
     row = reference.penalised(TARGET[last], PROMPT, [*OUTPUT, *before], script.sampling)
+    if script.masked:
+        row = np.where(ALLOWED[last], row, -np.inf)
     return reference.distribution(row, script.sampling)
 
 

@@ -45,17 +45,25 @@ def distribution(row: Row, s: Sampling) -> Row:
     return kept
 
 
-def places(logits: Row, tokens: Sequence[int], prompt: int, s: Sampling) -> Row:
+def places(
+    logits: Row,
+    tokens: Sequence[int],
+    prompt: int,
+    s: Sampling,
+    allowed: NDArray[np.bool_] | None = None,
+) -> Row:
     """Each token's place in its exact distribution, after the history that it really had.
 
     Independent and uniform on (0, 1) if, and only if, every token was drawn from the target's
     distribution. Shapes: logits (n, vocab), row i follows token i; tokens (n,), the first
-    `prompt` of them given; returns (n - prompt,).
+    `prompt` of them given; allowed (n, vocab), what may follow token i; returns (n - prompt,).
     """
     rng = np.random.default_rng(1)
     found = []
     for i in range(prompt, len(tokens)):
         row = penalised(logits[i - 1], tokens[:prompt], tokens[prompt:i], s)
+        if allowed is not None:
+            row = np.where(allowed[i - 1], row, -np.inf)
         p = distribution(row, s)
         order = np.argsort(-p)
         before = np.cumsum(p[order]) - p[order]

@@ -91,9 +91,9 @@ class Cycle:
         self.round += 1
 
 
-def check_places(logits, tokens, prompt, sampling):
+def check_places(logits, tokens, prompt, sampling, allowed=None):
     """Tokens and pairs of neighbours lie where draws from the exact distributions lie."""
-    u = reference.places(logits, tokens, prompt, sampling)
+    u = reference.places(logits, tokens, prompt, sampling, allowed)
     assert p_value(u[:, None], 40) > chisquare.FALSE_ALARM
     assert p_value(np.column_stack([u[:-1:2], u[1::2]]), 6) > chisquare.FALSE_ALARM
 
@@ -125,6 +125,28 @@ def test_a_whole_run_draws_from_the_targets_distribution(n):
     assert 0.3 * run.tally.drafted < run.tally.accepted < run.tally.drafted
     tokens = [*chisquare.PROMPT, *run.tally.completion]
     check_places(chisquare.TARGET[tokens], tokens, len(chisquare.PROMPT), sampling)
+
+
+@pytest.mark.parametrize("lengths", [(0,), (3, 0, 1, 2, 0)], ids=["plain", "drafting"])
+def test_a_whole_run_under_a_constraint_draws_from_what_is_allowed(lengths):
+    """Masks by the loop itself: the first token, drafts of all lengths, plain steps between."""
+    sampling = Sampling(0.9, 0.95, 9, 0.02, 1.2, 0.4, 0.3, "mlx", {4: 1.0})
+    target = Target(cast(Any, Scripted()), {})
+    request = Request(
+        chisquare.PROMPT,
+        1500,
+        sampling=sampling,
+        constraints=[chisquare.Follows(chisquare.PROMPT[-1])],
+    )
+    drafter, cache = cast(Any, Drafter()), TargetCache(target.model)
+    run = Run(target, cache, drafter, Cycle(lengths), request, Meter())
+    for _ in run.tokens():
+        pass
+    tokens = [*chisquare.PROMPT, *run.tally.completion]
+    allowed = chisquare.ALLOWED[tokens]
+    check_places(chisquare.TARGET[tokens], tokens, len(chisquare.PROMPT), sampling, allowed)
+    if any(lengths):
+        assert 0 < run.tally.accepted < run.tally.drafted
 
 
 def dflash(version, rows=0):
