@@ -78,12 +78,14 @@ class Pairing:
 
 @dataclass(frozen=True)
 class Registry:
-    """What the file says; `problems` holds one line for each pairing that cannot be used."""
+    """What the file says; `problems` holds one line for each pairing that cannot be used.
+    cache: the limits in bytes that [cache] sets, of `limit` (disk) and `hot` (memory)."""
 
     path: Path
     pairings: dict[str, Pairing] = field(default_factory=dict)
     hide_helpers: bool = True
     problems: dict[str, str] = field(default_factory=dict)
+    cache: dict[str, int] = field(default_factory=dict)
 
     def ids(self) -> dict[str, tuple[Pairing, str | None]]:
         """Every llm model id → its pairing and profile (None: no profile)."""
@@ -155,6 +157,7 @@ def parse(text: str, path: Path) -> Registry:
         raise RegistryError(f"{path} is not TOML: {error}; mend it by hand") from error
     try:
         top = _fields(_TOP, document, ())
+        cache = _fields(_CACHE, top.get("cache", {}), ("cache",))
         tables = top.get("pairings", {})
     except _Wrong as wrong:
         raise RegistryError(wrong.shown(path, text)) from None
@@ -165,7 +168,7 @@ def parse(text: str, path: Path) -> Registry:
             pairings[name] = _pairing(name, table, text, _names(pairings))
         except _Wrong as wrong:
             problems[name] = wrong.shown(path, text)
-    return Registry(path, pairings, top.get("hide_helpers", True), problems)
+    return Registry(path, pairings, top.get("hide_helpers", True), problems, cache)
 
 
 @contextlib.contextmanager
@@ -289,7 +292,12 @@ class _Head(_Table):
         return table
 
 
-_TOP: dict[str, settings.Form] = {"hide_helpers": settings.Flag(), "pairings": _Table()}
+_TOP: dict[str, settings.Form] = {
+    "hide_helpers": settings.Flag(),
+    "cache": _Table(),
+    "pairings": _Table(),
+}
+_CACHE: dict[str, settings.Form] = {"limit": settings.Size(), "hot": settings.Size()}
 _PAIRING: dict[str, settings.Form] = {
     "target": settings.Text(),
     "drafter": settings.Text(),

@@ -121,6 +121,33 @@ class Text:
         return self.check(text)
 
 
+class Size:
+    """A number of bytes, written as people write it; `check` gives it as a whole number."""
+
+    form = "a size such as 40GB or 16GiB, or 0"
+    units: Mapping[str, int] = {
+        **{f"{prefix}b": 1000**power for power, prefix in enumerate("kmgt", 1)},
+        **{f"{prefix}ib": 1024**power for power, prefix in enumerate("kmgt", 1)},
+    }
+
+    def check(self, value: object) -> int:
+        found = re.fullmatch(
+            r"(\d{1,9}(?:\.\d{1,9})?) ?([kmgt]i?b)|0", str(value).lower(), re.ASCII
+        )
+        if not found or not isinstance(value, str | int):
+            raise ValueError
+        number, unit = found.groups()
+        return int(float(number) * self.units[unit]) if unit else 0
+
+    def parse(self, text: str) -> int:
+        if text == "0":
+            return 0
+        found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([kmgt]i?b)", text.lower(), re.ASCII)
+        if not found:
+            raise ValueError
+        return int(float(found[1]) * self.units[found[2]])
+
+
 class Texts:
     """A list of texts; one text alone is a list of one."""
 

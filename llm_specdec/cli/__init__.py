@@ -12,6 +12,7 @@ from llm_specdec.errors import SpecdecError
 COMMANDS: dict[str, tuple[str, str]] = {
     "add": ("add", "Register a target and its drafter as an llm model"),
     "bench": ("bench", "Measure a drafter against the gate"),
+    "cache": ("cache", "What the prefix cache holds and may hold"),
     "card": ("card", "What a model's card recommends, line by line"),
     "compare": ("compare", "What one run gains over another, like with like"),
     "disable": ("pairings", "Run a pairing's target alone for now"),

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import click
 
-from llm_specdec import anatomy, hub, memory, registry, settings
+from llm_specdec import anatomy, cache_limits, hub, memory, registry, settings
 from llm_specdec.anatomy import Anatomy, fit
 from llm_specdec.errors import CheckFailed, RegistryError, SpecdecError
 from llm_specdec.registry import BUILT_IN, Pairing, Registry
 
-LITTLE_DISK = 10 * 2**30  # bytes; below this the prefix cache is off as well
+NEARLY = 0.9  # of the prefix cache's cap
 
 
 @dataclass(frozen=True)
@@ -134,18 +134,32 @@ def logging() -> Findings:
 
 
 def disk() -> Findings:
-    import psutil
-
-    free = psutil.disk_usage(str(_user_dir())).free
-    if free < LITTLE_DISK:
+    """Free disk, and the prefix cache that lives on it."""
+    known = _registry() or Registry(registry.default_path())
+    store = cache_limits.store(known)
+    held, free = store.contents().nbytes, store.free()
+    cap = cache_limits.disk(known, held, free)
+    size = memory.gigabytes
+    said = f"{size(free)} of disk is free; prefix cache: {size(held)}"
+    if cap.nbytes == 0 and known.cache.get("limit") != 0:
         yield Finding(
             "warning",
-            f"{memory.gigabytes(free)} of disk is free",
-            "the prefix cache on disk stays off below 10 GiB, and downloads may fail",
-            "llm specdec cache clear",
+            f"{said}, off ({cap.why})",
+            "every prompt is read from its beginning, and downloads may fail",
+            "free some disk",
         )
+    elif held > cap.nbytes:
+        yield Finding(
+            "warning",
+            f"{said} of at most {size(cap.nbytes)} ({cap.why})",
+            "the next run evicts entries, or other files fill its folder",
+            "llm specdec cache status",
+        )
+    elif cap.nbytes == 0:
+        yield Finding("ok", f"{said}, off ({cap.why})")
     else:
-        yield Finding("ok", f"{memory.gigabytes(free)} of disk is free")
+        full = ", nearly full" if held > NEARLY * cap.nbytes else ""
+        yield Finding("ok", f"{said} of at most {size(cap.nbytes)} ({cap.why}){full}")
 
 
 # ---- the registry and what it names ----

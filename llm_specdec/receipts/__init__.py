@@ -3,12 +3,14 @@
 from llm_specdec.receipts.compare import Side, compare
 from llm_specdec.receipts.payload import Lane, Run, line, payload
 from llm_specdec.receipts.store import Logged, acceptance, ensure_view, latest, runs
+from llm_specdec.receipts.warm import Warm, warm_starts
 
 __all__ = [
     "Lane",
     "Logged",
     "Run",
     "Side",
+    "Warm",
     "acceptance",
     "compare",
     "ensure_view",
@@ -16,4 +18,5 @@ __all__ = [
     "line",
     "payload",
     "runs",
+    "warm_starts",
 ]

@@ -114,7 +114,7 @@ def runs(path: Path | str, n: int = 0, model: str | None = None) -> list[Logged]
     Empty where there is no database or llm has logged nothing in it. Makes the view where it
     is missing. Raises LogError for a file that is not a database.
     """
-    with _reading(path) as db:
+    with reading(path) as db:
         if db is None:
             return []
         rows = db.execute(
@@ -130,7 +130,7 @@ def acceptance(path: Path | str, pairing: str, n: int = 20) -> list[tuple[int, i
     Nothing where the log cannot be read: it only sharpens a guess.
     """
     try:
-        with _reading(path) as db:
+        with reading(path) as db:
             rows = [] if db is None else db.execute(ACCEPTANCE, (pairing, n)).fetchall()
         drafts = [json.loads(row[0]) for row in rows]
     except (LogError, sqlite3.Error, ValueError):
@@ -147,7 +147,7 @@ def acceptance(path: Path | str, pairing: str, n: int = 20) -> list[tuple[int, i
 
 def latest(path: Path | str, name: str) -> Logged | None:
     """The run with turn id `name`, else the last run of the model id `name`, else None."""
-    with _reading(path) as db:
+    with reading(path) as db:
         if db is None:
             return None
         row = db.execute(
@@ -158,7 +158,7 @@ def latest(path: Path | str, name: str) -> Logged | None:
 
 
 @contextmanager
-def _reading(path: Path | str) -> Iterator[sqlite3.Connection | None]:
+def reading(path: Path | str) -> Iterator[sqlite3.Connection | None]:
     """A read-only connection, or None where llm has logged nothing at `path`."""
     if not Path(path).exists():
         yield None

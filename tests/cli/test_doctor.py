@@ -1,13 +1,12 @@
 import json
 import subprocess
 import sys
-import types
 from importlib import metadata
 
 import pytest
 from click.testing import CliRunner
 
-from llm_specdec import anatomy, memory
+from llm_specdec import anatomy, memory, prefix_store
 from llm_specdec.anatomy import fingerprint
 from llm_specdec.bench import machine, store
 from llm_specdec.cli import specdec
@@ -132,11 +131,30 @@ def test_logging_that_is_off_is_a_warning(llm_user):
     assert "llm logs on" in [f["fix"] for f in findings("warning")]
 
 
-def test_little_disk_is_a_warning(llm_user, monkeypatch):
-    import psutil
+def disk(free, monkeypatch):
+    monkeypatch.setattr(prefix_store.Store, "free", lambda self: free)
+    [found] = [f for f in findings() if "of disk is free" in f["what"]]
+    return found["level"], found["what"]
 
-    monkeypatch.setattr(psutil, "disk_usage", lambda path: types.SimpleNamespace(free=10**9))
-    assert any("1.0 GB of disk is free" in f["what"] for f in findings("warning"))
+
+def test_little_disk_turns_the_cache_off_and_is_a_warning(llm_user, monkeypatch):
+    assert disk(10**9, monkeypatch) == (
+        "warning",
+        "1.0 GB of disk is free; prefix cache: 0 KB, off (10 GiB of disk stay free)",
+    )
+
+
+def test_the_cache_is_ok_off_by_choice_and_a_warning_over_its_cap(llm_user, write, monkeypatch):
+    write('[cache]\nlimit = "0"\n')
+    assert disk(10**12, monkeypatch)[0] == "ok"
+    write('[cache]\nlimit = "1MB"\n')
+    assert disk(10**12, monkeypatch)[0] == "ok"
+    (llm_user / "specdec" / "cache").mkdir()
+    junk = llm_user / "specdec" / "cache" / "junk"
+    junk.write_bytes(b"x" * 950_000)
+    assert disk(10**12, monkeypatch)[1].endswith("950 KB of at most 1 MB (your limit), nearly full")
+    junk.write_bytes(b"x" * 1_950_000)
+    assert disk(10**12, monkeypatch)[0] == "warning"
 
 
 def test_versions_outside_the_tested_range_are_told(llm_user, monkeypatch):

@@ -1,0 +1,72 @@
+"""How much the prefix cache may hold, on disk and in memory, and why that much.
+
+A limit of the user's own stands in the registry's table [cache]; without one the disk decides.
+Neither ever takes the last 10 GiB of a disk, whatever was asked for.
+"""
+
+from dataclasses import dataclass
+
+from llm_specdec.prefix_store import Store
+from llm_specdec.registry import Registry
+
+GIB = 2**30
+STAYS_FREE = 10 * GIB  # bytes of disk that the cache never takes
+DEFAULT = 10 * GIB
+HOT_DEFAULT = 4 * GIB
+
+
+@dataclass(frozen=True)
+class Cap:
+    """Bytes, and the rule that sets them. 0 is off."""
+
+    nbytes: int
+    why: str
+
+
+def disk_cap(limit: int | None, held: int, free: int) -> Cap:
+    """The cap on disk. What the cache holds itself counts as free, or it would shrink itself.
+
+    limit: the user's own, None without one. held, free: bytes in the folder, bytes free.
+    """
+    disk = free + held
+    rules = [Cap(max(0, disk - STAYS_FREE), "10 GiB of disk stay free")]
+    if limit is None:
+        rules += [Cap(disk // 4, "a quarter of free disk"), Cap(DEFAULT, "10 GiB, the default")]
+    else:
+        rules.append(Cap(limit, "your limit"))
+    return min(rules, key=lambda rule: rule.nbytes)
+
+
+def hot_cap(limit: int | None, memory: int) -> Cap:
+    """The cap in memory, in one process. memory: bytes that the machine has."""
+    rules = [Cap(memory // 2, "half of memory")]
+    if limit is None:
+        rules += [Cap(memory // 8, "an eighth of memory"), Cap(HOT_DEFAULT, "4 GiB, the default")]
+    else:
+        rules.append(Cap(limit, "your limit"))
+    return min(rules, key=lambda rule: rule.nbytes)
+
+
+def disk(known: Registry, held: int, free: int) -> Cap:
+    """The cap on disk that the registry and the disk allow."""
+    return disk_cap(known.cache.get("limit"), held, free)
+
+
+def hot(known: Registry) -> Cap:
+    """The cap in memory that the registry and this machine allow."""
+    return hot_here(known.cache.get("hot"))
+
+
+def hot_here(limit: int | None) -> Cap:
+    import psutil
+
+    return hot_cap(limit, psutil.virtual_memory().total)
+
+
+def store(known: Registry) -> Store:
+    """The folder beside the registry, under the cap that the registry and the disk allow."""
+    return Store(
+        root=known.path.parent / "cache",
+        cap=lambda held, free: disk(known, held, free).nbytes,
+        pairings={*known.pairings, *known.problems},
+    )

@@ -1,0 +1,255 @@
+"""`llm specdec cache status, clear, limit`: the prefix cache on disk and in memory."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import click
+
+from llm_specdec import cache_limits, registry
+from llm_specdec.cache_limits import Cap
+from llm_specdec.cli.logs import database_option, log_path
+from llm_specdec.cli.output import table
+from llm_specdec.cli.pairings import json_option
+from llm_specdec.errors import ResourceError, UsageError
+from llm_specdec.memory import gigabytes
+from llm_specdec.prefix_store import Contents, Store
+from llm_specdec.receipts import Warm, warm_starts
+from llm_specdec.registry import Registry
+from llm_specdec.settings import Size
+
+
+@click.group(name="cache", short_help="What the prefix cache holds and may hold")
+def cache_command() -> None:
+    """The prefix cache: prompts that begin as an earlier one did are not read again.
+
+    \b
+    Examples:
+      llm specdec cache status
+      llm specdec cache limit 40GB --hot 16GB
+      llm specdec cache clear qwen
+    """
+
+
+@cache_command.command(name="status", short_help="What it holds, may hold, and saved")
+@database_option
+@json_option
+def status_command(database: Any, as_json: bool) -> None:
+    """What the cache holds and may hold, and what it saved, by pairing.
+
+    TTFT saved is worked out from llm's log: the cached tokens at the rate at which the
+    pairing's cold runs read their prompts, less the time to restore.
+
+    \b
+    Examples:
+      llm specdec cache status
+      llm specdec cache status --json
+    """
+    known = registry.load()
+    found = _status(known, warm_starts(log_path(database)))
+    if as_json:
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n".join(_shown(found)))
+
+
+@cache_command.command(name="clear", short_help="Remove what is on disk")
+@click.argument("name", required=False)
+@json_option
+def clear_command(name: str | None, as_json: bool) -> None:
+    """Remove the entries on disk: all, or those of pairing NAME.
+
+    \b
+    Examples:
+      llm specdec cache clear
+      llm specdec cache clear qwen
+    """
+    known = registry.load()
+    store = cache_limits.store(known)
+    with _disk_errors():
+        gone = store.clear(name and _pairing(known, store, name))
+    freed = sum(held.size for held in gone)
+    if as_json:
+        click.echo(json.dumps({"removed_entries": len(gone), "removed_bytes": freed}))
+    else:
+        click.echo(f"removed {_counted(len(gone))}, {gigabytes(freed)}", err=True)
+
+
+@cache_command.command(name="limit", short_help="How much it may hold")
+@click.argument("size", required=False)
+@click.option("--hot", metavar="SIZE", help="Limit in memory, within one process")
+@json_option
+def limit_command(size: str | None, hot: str | None, as_json: bool) -> None:
+    """Set how much the cache may hold on disk (SIZE) and in memory (--hot).
+
+    A size is 40GB, 16GiB or the like; 0 turns it off, auto gives it back to the default.
+    10 GiB of the disk stay free whatever the limit.
+
+    \b
+    Examples:
+      llm specdec cache limit 40GB --hot 16GB
+      llm specdec cache limit auto
+    """
+    if size is None and hot is None:
+        raise UsageError("give a size such as 40GB, auto, or --hot with one")
+    _check_limits(registry.load(), _bytes(size), _bytes(hot))
+    with registry.edit() as document:
+        limits = document.setdefault("cache", {})
+        for name, said in (("limit", size), ("hot", hot)):
+            if said == "auto":
+                limits.pop(name, None)
+            elif said is not None:
+                limits[name] = said
+    known = registry.load()
+    store = cache_limits.store(known)
+    with _disk_errors():
+        store.trim()
+    caps = _caps(known, store.contents(), store.free())
+    if as_json:
+        click.echo(json.dumps({place: _cap_json(*cap) for place, cap in caps.items()}))
+    for place, (cap, _) in () if as_json else caps.items():
+        click.echo(f"{place}: {_cap_line(cap)}", err=True)
+
+
+# ---- status ----
+
+
+def _status(known: Registry, warm: dict[str, Warm]) -> dict[str, Any]:
+    store = cache_limits.store(known)
+    held, free = store.contents(), store.free()
+    caps = _caps(known, held, free)
+    return {
+        "folder": str(store.root),
+        "disk": {
+            "entries": len(held.entries),
+            "bytes": held.nbytes,
+            "free_bytes": free,
+            "other_files": len(held.foreign),
+            "other_bytes": sum(held.foreign),
+            **_cap_json(*caps["disk"]),
+        },
+        "memory": _cap_json(*caps["memory"]),
+        "pairings": [
+            _pairing_row(name, known, held, warm.get(name)) for name in _names(known, held)
+        ],
+    }
+
+
+def _names(known: Registry, held: Contents) -> list[str]:
+    """Registered pairings, then those that are gone and still have entries."""
+    return list(dict.fromkeys([*known.pairings, *(entry.pairing for entry in held.entries)]))
+
+
+def _pairing_row(name: str, known: Registry, held: Contents, warm: Warm | None) -> dict[str, Any]:
+    entries = [entry for entry in held.entries if entry.pairing == name]
+    used = max((entry.used for entry in entries), default=None)
+    about = asdict(warm) if warm else {"runs": 0, "warm": 0, "cached_tokens": 0, "saved_ms": None}
+    return {
+        "name": name,
+        "registered": name in known.pairings or name in known.problems,
+        "entries": len(entries),
+        "bytes": sum(entry.size for entry in entries),
+        "last_used": used and datetime.fromtimestamp(used).isoformat(" ", timespec="minutes"),
+        **about,
+    }
+
+
+def _shown(found: dict[str, Any]) -> Iterator[str]:
+    disk, memory = found["disk"], found["memory"]
+    held = f"{_counted(disk['entries'])}, {gigabytes(disk['bytes'])}"
+    yield f"disk    {held}; {_cap_line(_cap(disk))}"
+    yield f"        {found['folder']}, {gigabytes(disk['free_bytes'])} free"
+    if disk["other_files"]:
+        files = f"{disk['other_files']} other file{'s' * (disk['other_files'] > 1)}"
+        yield f"        {files}, {gigabytes(disk['other_bytes'])}: counted, never touched"
+    yield f"memory  {_cap_line(_cap(memory))}"
+    if found["pairings"]:
+        yield ""
+        yield from table([HEADINGS, *map(_cells, found["pairings"])])
+
+
+HEADINGS = ("pairing", "entries", "size", "last used", "runs", "warm", "TTFT saved")
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    saved = row["saved_ms"]
+    return (
+        row["name"] if row["registered"] else f"{row['name']} (removed)",
+        str(row["entries"]),
+        gigabytes(row["bytes"]),
+        row["last_used"] or "–",
+        str(row["runs"]),
+        str(row["warm"]),
+        "–" if saved is None or not row["warm"] else f"{saved / 1000:.1f} s",
+    )
+
+
+def _caps(known: Registry, held: Contents, free: int) -> dict[str, tuple[Cap, int | None]]:
+    """place → its cap and the user's own limit."""
+    return {
+        "disk": (cache_limits.disk(known, held.nbytes, free), known.cache.get("limit")),
+        "memory": (cache_limits.hot(known), known.cache.get("hot")),
+    }
+
+
+def _cap_json(cap: Cap, limit: int | None) -> dict[str, Any]:
+    return {"cap_bytes": cap.nbytes, "cap_why": cap.why, "limit_bytes": limit}
+
+
+def _cap(found: dict[str, Any]) -> Cap:
+    return Cap(found["cap_bytes"], found["cap_why"])
+
+
+def _cap_line(cap: Cap) -> str:
+    return f"at most {gigabytes(cap.nbytes)} ({cap.why})" if cap.nbytes else f"off ({cap.why})"
+
+
+def _counted(entries: int) -> str:
+    return f"{entries} entr{'y' if entries == 1 else 'ies'}"
+
+
+# ---- clear, limit ----
+
+
+def _pairing(known: Registry, store: Store, name: str) -> str:
+    """The pairing behind a name or alias; one that is gone may still have entries."""
+    if name in {entry.pairing for entry in store.contents().entries}:
+        return name
+    return known.pairing(name).name
+
+
+def _bytes(said: str | None) -> int | None:
+    if said in (None, "auto"):
+        return None
+    try:
+        return Size().parse(said)
+    except ValueError:
+        raise UsageError(f"{said!r} is no limit: give {Size.form}, or auto") from None
+
+
+def _check_limits(known: Registry, limit: int | None, hot: int | None) -> None:
+    """Raises UsageError for a limit that is more than there is."""
+    store = cache_limits.store(known)
+    room = cache_limits.disk_cap(limit, store.contents().nbytes, store.free())
+    if limit is not None and limit > room.nbytes:
+        raise UsageError(
+            f"{gigabytes(limit)} is more than the disk can hold: at most "
+            f"{gigabytes(room.nbytes)} with 10 GiB left free"
+        )
+    memory = cache_limits.hot_here(hot)
+    if hot is not None and hot > memory.nbytes:
+        raise UsageError(
+            f"--hot: {gigabytes(hot)} is more than half of memory: at most "
+            f"{gigabytes(memory.nbytes)}"
+        )
+
+
+@contextlib.contextmanager
+def _disk_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ResourceError(f"the prefix cache cannot be changed: {error}") from error

@@ -1,0 +1,189 @@
+"""The prefix cache's folder: what is in it, how much there may be, and what goes first.
+
+    ROOT/PAIRING/KEY/ENTRY.safetensors     an entry; KEY is 32 hex digits
+    ROOT/PAIRING/KEY/.ENTRY.new            being written, or left behind by a killed process
+
+Folders are 0700 and files 0600: they hold what was said. Nothing is written or evicted without
+the lock, so that several processes together stay within the cap, and whatever is found half
+written under the lock is dead. Readers take no lock: a file that is evicted while it is read
+stays readable. Everything else in the folder is counted and never touched.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from llm_specdec import files
+
+# Positions, whether they can be cut, then 16 bits of hash for each of some prefixes.
+ENTRY = re.compile(r"\d{1,9}[tx]-([0-9a-f]{4}){1,20}\.safetensors")
+KEY = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True)
+class Held:
+    """An entry's file. used: when it was last written or hit, in seconds since the epoch."""
+
+    path: Path
+    size: int
+    used: float
+
+    @property
+    def pairing(self) -> str:
+        return self.path.parent.parent.name
+
+
+@dataclass
+class Contents:
+    """All that is in the folder; `foreign` are the sizes of files that are not ours."""
+
+    entries: list[Held] = field(default_factory=list)
+    leftovers: list[Held] = field(default_factory=list)
+    foreign: list[int] = field(default_factory=list)
+
+    @property
+    def nbytes(self) -> int:
+        ours = sum(held.size for held in (*self.entries, *self.leftovers))
+        return ours + sum(self.foreign)
+
+
+@dataclass(frozen=True)
+class Store:
+    """The folder at `root`, which need not exist yet.
+
+    cap(held, free): bytes that all files in it may have together, given those they have and
+    those that are free on its disk. pairings: names in use; entries of others go first.
+    """
+
+    root: Path
+    cap: Callable[[int, int], int]
+    pairings: Collection[str] = ()
+
+    def contents(self) -> Contents:
+        found = Contents()
+        for folder, _, names in os.walk(self.root):
+            for name in names:
+                with contextlib.suppress(OSError):  # gone meanwhile
+                    self._sort(Path(folder, name), found)
+        return found
+
+    def _sort(self, path: Path, found: Contents) -> None:
+        status = path.lstat()
+        held = Held(path, status.st_size, status.st_mtime)
+        at_home = path.parent.parent.parent == self.root and KEY.fullmatch(path.parent.name)
+        if at_home and ENTRY.fullmatch(path.name):
+            found.entries.append(held)
+        elif at_home and ENTRY.fullmatch(path.name.removeprefix(".").removesuffix(".new")):
+            found.leftovers.append(held)
+        else:
+            found.foreign.append(held.size)
+
+    def keep(
+        self,
+        path: Path,
+        size: int,
+        write: Callable[[BinaryIO], None],
+        instead_of: Collection[Path] = (),
+    ) -> bool:
+        """Have `write` fill the entry at `path`, of at most `size` bytes; False where there is
+        no room for it. Entries that it stands `instead_of` are removed.
+
+        Raises: TimeoutError where another process holds the lock, OSError (disk full, read
+        only, …); then nothing is left behind.
+        """
+        self._make_folder(self.root)
+        with files.locked(self.root):
+            if not self._make_room(size, instead_of):
+                return False
+            for folder in (path.parent.parent, path.parent):
+                self._make_folder(folder)
+            _write(path, write)
+            for old in instead_of:
+                old.unlink(missing_ok=True)
+        return True
+
+    def trim(self) -> None:
+        """Evict what the cap does not allow any more. Raises TimeoutError, OSError."""
+        if self.root.is_dir():
+            with files.locked(self.root):
+                self._make_room(0)
+
+    def clear(self, pairing: str | None = None) -> list[Held]:
+        """Remove the entries of one pairing, or all; returns them. Raises TimeoutError,
+        OSError."""
+        if not self.root.is_dir():
+            return []
+        with files.locked(self.root):
+            found = self.contents()
+            gone = [held for held in found.entries if pairing in (None, held.pairing)]
+            for held in (*gone, *found.leftovers):
+                _remove(held.path)
+        return gone
+
+    def free(self) -> int:
+        """Bytes that this user may still write to the disk."""
+        folder = self.root
+        while not folder.exists():
+            folder = folder.parent
+        return shutil.disk_usage(folder).free
+
+    def _make_room(self, size: int, first: Collection[Path] = ()) -> bool:
+        """Evict until `size` more bytes fit under the cap; False where they cannot."""
+        found = self.contents()
+        for held in found.leftovers:
+            _remove(held.path)
+        held_bytes = found.nbytes - sum(held.size for held in found.leftovers)
+        cap = self.cap(held_bytes, self.free())
+        fits = size <= cap - sum(found.foreign)
+        too_many = held_bytes + (size if fits else 0) - cap
+        for held in self._in_order(found.entries, first):
+            if too_many <= 0:
+                break
+            _remove(held.path)
+            too_many -= held.size
+        return fits
+
+    def _in_order(self, entries: list[Held], first: Collection[Path]) -> Iterator[Held]:
+        """What goes first: `first`, entries of pairings that are gone, entries of another key
+        than the pairing's latest (its weights, versions or settings changed); then the least
+        recently used."""
+        latest: dict[str, Held] = {}
+        for held in sorted(entries, key=lambda held: held.used):
+            latest[held.pairing] = held
+
+        def rank(held: Held) -> tuple[bool, bool, bool, float]:
+            current = latest[held.pairing].path.parent == held.path.parent
+            return (held.path not in first, held.pairing in self.pairings, current, held.used)
+
+        yield from sorted(entries, key=rank)
+
+    def _make_folder(self, folder: Path) -> None:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def _write(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    new = path.with_name(f".{path.name}.new")
+    try:
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "wb") as file:  # noqa: PTH123 (a descriptor has no path)
+            write(file)
+            file.flush()
+            os.fsync(descriptor)
+        new.replace(path)
+    except BaseException:
+        _remove(new)
+        raise
+
+
+def _remove(path: Path) -> None:
+    """Take the file away, and the folders of its key and pairing once they are empty."""
+    path.unlink(missing_ok=True)
+    for folder in (path.parent, path.parent.parent):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
