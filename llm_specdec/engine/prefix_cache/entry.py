@@ -66,8 +66,9 @@ class Tier(Protocol):
     """One place that keeps entries. Never raises for what it holds or cannot hold: an entry that
     is damaged is not there, one that does not fit is not put."""
 
-    def longest(self, key: Key, prompt: Sequence[int]) -> Found | None:
-        """The entry with the most usable positions, its arrays in memory (evaluated)."""
+    def longest(self, key: Key, prompt: Sequence[int], beyond: int = 0) -> Found | None:
+        """The entry with the most usable positions, its arrays in memory (evaluated); None
+        where there are no more than `beyond`, and then nothing needs to be read."""
         ...
 
     def put(self, key: Key, entry: Entry) -> None:

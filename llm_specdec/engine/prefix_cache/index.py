@@ -1,0 +1,49 @@
+"""Token sequences by their beginnings: sorted, so that the sequences with the longest beginning
+in common with a prompt stand beside the place where the prompt would stand itself."""
+
+from bisect import bisect_left, insort
+
+from llm_specdec.engine.prefix_cache.entry import common
+
+Tokens = tuple[int, ...]
+
+
+class Index:
+    """A set of token sequences. A look-up takes the logarithm of their number."""
+
+    def __init__(self) -> None:
+        self._sorted: list[Tokens] = []
+
+    def __contains__(self, tokens: Tokens) -> bool:
+        at = bisect_left(self._sorted, tokens)
+        return self._sorted[at : at + 1] == [tokens]
+
+    def add(self, tokens: Tokens) -> None:
+        if tokens not in self:
+            insort(self._sorted, tokens)
+
+    def remove(self, tokens: Tokens) -> None:
+        del self._sorted[bisect_left(self._sorted, tokens)]
+
+    def nearest(self, prompt: Tokens) -> Tokens | None:
+        """The sequence with the longest common beginning; None where nothing is in common."""
+        at = bisect_left(self._sorted, prompt)
+        beside = self._sorted[max(at - 1, 0) : at + 1]
+        found = max(beside, key=lambda tokens: common(tokens, prompt), default=())
+        return found if common(found, prompt) else None
+
+    def whole(self, prompt: Tokens) -> Tokens | None:
+        """The longest sequence that the prompt begins with (or equals)."""
+        while found := self._at_or_before(prompt):
+            same = common(found, prompt)
+            if same == len(found):
+                return found
+            # What is left to find begins as both do, and is no longer than that.
+            prompt = prompt[:same]
+        return None
+
+    def _at_or_before(self, prompt: Tokens) -> Tokens:
+        at = bisect_left(self._sorted, prompt)
+        if self._sorted[at : at + 1] == [prompt]:
+            return prompt
+        return self._sorted[at - 1] if at else ()

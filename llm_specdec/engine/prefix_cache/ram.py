@@ -1,0 +1,65 @@
+"""The hot tier: entries of this process, the least recently used dropped first."""
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Sequence
+
+from llm_specdec.engine.prefix_cache.entry import Entry, Found, Key, usable
+from llm_specdec.engine.prefix_cache.index import Index, Tokens
+
+_Name = tuple[str, bool, Tokens]  # digest of the key, exact, tokens
+
+
+class RamTier:
+    """Holds up to `cap` bytes of states."""
+
+    def __init__(self, cap: int) -> None:
+        self.cap = cap
+        self._entries: OrderedDict[_Name, Entry] = OrderedDict()  # least recently used first
+        self._indexes: dict[tuple[str, bool], Index] = defaultdict(Index)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(entry.nbytes for entry in self._entries.values())
+
+    def longest(self, key: Key, prompt: Sequence[int], beyond: int = 0) -> Found | None:
+        prompt = tuple(prompt)
+        near = self._indexes[key.digest, False].nearest(prompt)
+        whole = self._indexes[key.digest, True].whole(prompt)
+        names = [(key.digest, exact, t) for exact, t in ((False, near), (True, whole)) if t]
+        lengths = {name: usable(name[2], name[1], prompt) for name in names}
+        name = max(lengths, key=lambda name: lengths[name], default=None)
+        if name is None or lengths[name] <= beyond:
+            return None
+        self._entries.move_to_end(name)
+        return Found(self._entries[name], lengths[name])
+
+    def put(self, key: Key, entry: Entry) -> None:
+        if entry.nbytes > self.cap:
+            return
+        index = self._indexes[key.digest, entry.exact]
+        if not entry.exact:
+            # A state that can be cut stands for all its beginnings.
+            longer = index.nearest(entry.tokens) or ()
+            if len(longer) > entry.length + 1 and longer[: entry.length + 1] == entry.tokens:
+                self._entries.move_to_end((key.digest, False, longer))
+                return
+            while shorter := index.whole(entry.tokens):
+                self._drop((key.digest, False, shorter))
+        name = (key.digest, entry.exact, entry.tokens)
+        self._entries[name] = entry
+        self._entries.move_to_end(name)
+        index.add(entry.tokens)
+        while self.nbytes > self.cap:
+            self._drop(next(iter(self._entries)))
+
+    def clear(self) -> None:
+        self._entries.clear()
+        self._indexes.clear()
+
+    def _drop(self, name: _Name) -> None:
+        digest, exact, tokens = name
+        del self._entries[name]
+        self._indexes[digest, exact].remove(tokens)
