@@ -21,7 +21,7 @@ from typing import BinaryIO
 from llm_specdec import files
 
 # Positions, whether they can be cut, then 16 bits of hash for each of some prefixes.
-ENTRY = re.compile(r"\d{1,9}[tx]-([0-9a-f]{4}){1,20}\.safetensors")
+ENTRY = re.compile(r"[0-9]{1,9}[tx]-([0-9a-f]{4}){1,20}\.safetensors")
 KEY = re.compile(r"[0-9a-f]{32}")
 
 
