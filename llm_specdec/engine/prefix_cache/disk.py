@@ -189,6 +189,11 @@ def _open(path: Path, key: Key, stack: contextlib.ExitStack) -> _File | None:
     return _File(path, file, tokens, exact)
 
 
+def read_tokens(file: BinaryIO) -> tuple[int, ...]:
+    """The tokens of an entry's file. Raises one of DAMAGED."""
+    return _head(file)[1]
+
+
 def _head(file: BinaryIO) -> tuple[dict[str, str], tuple[int, ...]]:
     """Metadata and tokens: mx.load would read all of the file. Raises one of DAMAGED.
 

@@ -138,6 +138,20 @@ def test_an_entry_that_goes_on_replaces_the_shorter_one(tier):
     assert len(held(tier)) == 5, "an exact entry serves no shorter prompt: it replaces nothing"
 
 
+def test_an_entry_that_is_evicted_while_it_is_read_is_read_to_its_end(tier, monkeypatch):
+    kept = entry((1, 2, 3))
+    tier.put(KEY, kept)
+    real = disk._File.entry
+
+    def evicted(file):
+        tier.store.clear()
+        return real(file)
+
+    monkeypatch.setattr(disk._File, "entry", evicted)
+    assert same(tier.longest(KEY, [1, 2, 3, 4]).entry, kept)
+    assert tier.longest(KEY, [1, 2, 3, 4]) is None
+
+
 def test_a_hit_and_a_second_put_count_as_use(tier):
     tier.put(KEY, entry((1, 2, 3)))
     (path,) = held(tier)
