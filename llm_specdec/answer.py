@@ -6,6 +6,7 @@ The engine is imported inside functions: nothing heavy is loaded before a prompt
 import secrets
 import sys
 import time
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,10 +14,10 @@ import llm
 
 from llm_specdec import chat, receipts, settings
 from llm_specdec.errors import ContextError, UsageError
-from llm_specdec.interrupts import Chunks
 from llm_specdec.options import told_apart
 from llm_specdec.registry import Pairing
 from llm_specdec.setup import Setup, load, sampling
+from llm_specdec.worker import Job
 
 if TYPE_CHECKING:
     from llm_specdec.engine.loop import Request, Run
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 
 
 class Answer:
-    """One prompt's way through the engine."""
+    """One prompt's way through the engine.
+
+    Made on the caller's thread, where llm's command line can be asked what was given.
+    Raises UsageError for a wrong option.
+    """
 
     def __init__(
         self,
@@ -41,9 +46,11 @@ class Answer:
         self.resolution = settings.resolve(pairing, profile, stored, given)
         self.setup = Setup(pairing, profile, self.resolution)
         self.values = self.setup.values
-
-    def stream(self) -> Chunks:
+        self._log = _log_database()
         self._warn()
+
+    def stream(self, job: Job) -> Generator[str, None, None]:
+        """Load, run and leave a receipt, on the thread that runs models."""
         start = time.perf_counter()
         weights = self.setup.weights()
         self._admit(weights, self._least_tokens())
@@ -67,14 +74,13 @@ class Answer:
             history=self._history(),
         )
         tokens = run.tokens()
+        job.keeps = True
         try:
             for _ in tokens:
                 if shown := text.take():
                     yield shown
-            if shown := text.finish():
-                yield shown
-        except KeyboardInterrupt:
-            # llm would log nothing: what was said so far is kept, marked in the receipt.
+                if job.cancelled:
+                    break
             if shown := text.finish():
                 yield shown
         finally:
@@ -166,8 +172,8 @@ class Answer:
                 "accepted": receipt["draft"]["accepted"],
             },
         )
-        if database := _log_database():
-            receipts.ensure_view(database)
+        if self._log:
+            receipts.ensure_view(self._log)
 
 
 def _tell(text: str) -> None:

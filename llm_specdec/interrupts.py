@@ -1,9 +1,8 @@
 """Ctrl-C and a closed pipe while an answer streams, whenever they come.
 
-llm logs nothing when KeyboardInterrupt reaches it. Inside the answering generator it can be
-caught and the partial answer kept; between two pieces of text, while llm prints, it would be
-lost. So for as long as an answer streams, an interrupt that comes outside the generator waits
-until the generator goes on and is raised there.
+llm logs nothing when KeyboardInterrupt reaches it. So for as long as an answer streams, the
+first Ctrl-C only asks for its end: the partial answer is kept and logged. Where there is
+nothing to keep yet, and the second time, it is the KeyboardInterrupt that it always is.
 
 A reader that went away (`llm … | head`) would make llm print `Error: [Errno 32] Broken pipe`.
 While llm's command line prints a piece, it ends the process instead, quietly, as it ends any
@@ -13,59 +12,46 @@ other program in a pipeline; llm logs nothing in either case.
 import contextlib
 import signal
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 import click
 
-Chunks = Generator[str, None, None]
+from llm_specdec.worker import Job, Reading
 
 
-class _Handler:
-    def __init__(self) -> None:
-        self.outside = False
-        self.pending = False
-
-    def __call__(self, signum: int, frame: FrameType | None) -> None:
-        if not self.outside or self.pending:  # the second Ctrl-C is not held back
-            raise KeyboardInterrupt
-        self.pending = True
-
-
-def interruptible(chunks: Chunks) -> Iterator[str]:
-    """Pass `chunks` on; every SIGINT is raised inside it as KeyboardInterrupt.
+def interruptible(reading: Reading) -> Iterator[Any]:
+    """The items of a job, which ends with the first SIGINT.
 
     Only where Python's own handler is in place, on the main thread; elsewhere nothing changes.
     """
-    handler = _Handler()
-    if not _ours_to_take():
-        yield from chunks
-        return
-    signal.signal(signal.SIGINT, handler)
+    ours = _ours_to_take()
+    if ours:
+        signal.signal(signal.SIGINT, _cancelling(reading.job))
     try:
-        for chunk in chunks:
-            yield from _lent(chunk, handler)
-            while handler.pending:
-                handler.pending = False
-                yield from _lent(chunks.throw(KeyboardInterrupt), handler)
-    except StopIteration:  # `chunks` had nothing to add after the interrupt
-        return
+        for item in reading.items():
+            with _closed_pipe_ends_quietly(ours):
+                yield item
     finally:
-        chunks.close()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        reading.job.cancel()
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _lent(chunk: str, handler: _Handler) -> Iterator[str]:
-    handler.outside = True
-    with _closed_pipe_ends_quietly():
-        yield chunk
-    handler.outside = False
+def _cancelling(job: Job) -> Any:
+    def handler(signum: int, frame: FrameType | None) -> None:
+        if job.cancelled or not job.keeps:
+            raise KeyboardInterrupt
+        job.cancel()
+
+    return handler
 
 
 @contextlib.contextmanager
-def _closed_pipe_ends_quietly() -> Iterator[None]:
-    if click.get_current_context(silent=True) is None:  # a library user's own pipes are theirs
-        yield
+def _closed_pipe_ends_quietly(ours: bool) -> Iterator[None]:
+    if not ours or click.get_current_context(silent=True) is None:
+        yield  # a library user's own pipes are theirs
         return
     before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:

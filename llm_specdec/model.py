@@ -3,17 +3,23 @@
 Nothing heavy is imported before a prompt runs.
 """
 
-from collections.abc import Iterator
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncGenerator, Iterator
 from typing import Annotated, Any
 
 import llm
 import pydantic
+from llm.models import _BaseModel
+from llm.parts import StreamEvent
 
 from llm_specdec import settings
 from llm_specdec.answer import Answer
 from llm_specdec.errors import SpecdecError
 from llm_specdec.interrupts import interruptible
 from llm_specdec.registry import Pairing
+from llm_specdec.worker import Done, Reading, submit
 
 
 def _options() -> type[llm.Options]:
@@ -32,20 +38,24 @@ def _options() -> type[llm.Options]:
     return options
 
 
-class SpecdecModel(llm.Model):
-    """`NAME` or `NAME/PROFILE`."""
+class _Specdec(_BaseModel):
+    """What the two kinds of llm model have in common: `NAME` or `NAME/PROFILE`."""
 
     can_stream = True
+    Options = _options()  # type: ignore[assignment]
 
     def __init__(self, model_id: str, pairing: Pairing, profile: str | None) -> None:
         self.model_id = model_id
         self.pairing, self.profile = pairing, profile
 
-    Options = _options()  # type: ignore[assignment]
-
     def __str__(self) -> str:
         return f"specdec: {self.model_id}"
 
+    def _answer(self, prompt: llm.Prompt, response: Any) -> Answer:
+        return Answer(self.model_id, self.pairing, self.profile, prompt, response)
+
+
+class SpecdecModel(_Specdec, llm.Model):
     def execute(
         self,
         prompt: llm.Prompt,
@@ -53,9 +63,40 @@ class SpecdecModel(llm.Model):
         response: llm.Response,
         conversation: llm.Conversation | None,
     ) -> Iterator[str]:
-        try:
-            yield from interruptible(
-                Answer(self.model_id, self.pairing, self.profile, prompt, response).stream()
-            )
-        except SpecdecError as error:
-            raise llm.ModelError(str(error)) from error
+        with _in_llms_terms():
+            yield from interruptible(Reading(self._answer(prompt, response).stream))
+
+
+class AsyncSpecdecModel(_Specdec, llm.AsyncModel):
+    """Answers wait for each other, in the order asked; a cancelled one ends within a round."""
+
+    async def execute(
+        self,
+        prompt: llm.Prompt,
+        stream: bool,
+        response: llm.AsyncResponse,
+        conversation: llm.AsyncConversation | None,
+    ) -> AsyncGenerator[str | StreamEvent, None]:
+        loop, inbox = asyncio.get_running_loop(), asyncio.Queue[Any]()
+        with _in_llms_terms():
+            answer = self._answer(prompt, response)
+            job = submit(answer.stream, functools.partial(_hand_over, loop, inbox))
+            try:
+                while not isinstance(item := await inbox.get(), Done):
+                    yield item
+                if item.error:
+                    raise item.error
+            finally:
+                job.cancel()
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, inbox: asyncio.Queue[Any], item: object) -> None:
+    loop.call_soon_threadsafe(inbox.put_nowait, item)
+
+
+@contextlib.contextmanager
+def _in_llms_terms() -> Iterator[None]:
+    try:
+        yield
+    except SpecdecError as error:
+        raise llm.ModelError(str(error)) from error

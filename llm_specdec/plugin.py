@@ -42,8 +42,9 @@ def _in_own_command() -> bool:
 
 
 def _register(found: Any, register: Callable[..., None]) -> None:
-    from llm_specdec.model import SpecdecModel
+    from llm_specdec.model import AsyncSpecdecModel, SpecdecModel
 
     for model_id, (pairing, profile) in found.ids().items():
         aliases = pairing.aliases if model_id == pairing.name else []
-        register(SpecdecModel(model_id, pairing, profile), aliases=aliases)
+        identity = model_id, pairing, profile
+        register(SpecdecModel(*identity), AsyncSpecdecModel(*identity), aliases=aliases)

@@ -93,10 +93,10 @@ class Run:
         return len(self.request.prompt) + len(self.tally.completion)
 
     def tokens(self) -> Iterator[list[int]]:
-        """Yield the tokens of each round as they are committed."""
+        """Yield the tokens of each round as they are committed; none for a part of the prompt."""
         self.taps = Taps(self.target.model, self.drafter.taps if self.drafter else ())
         try:
-            yield self._prefill()
+            yield from self._prefill()
             while not self._finished:
                 length = self._draft_length()
                 if length == 0:
@@ -110,8 +110,9 @@ class Run:
 
     # Prefill
 
-    def _prefill(self) -> list[int]:
-        """Read the prompt and draw the first token, so that TTFT never hides draft tokens."""
+    def _prefill(self) -> Iterator[list[int]]:
+        """Read the prompt, a chunk a step, and draw the first token, so that TTFT never hides
+        draft tokens."""
         prompt, start = self.request.prompt, self.cache.length
         if self.drafter:
             self.drafter.start(prompt[0])
@@ -124,12 +125,13 @@ class Run:
                 self._extend(prompt[start + 1 : stop + 1], hidden)
                 mx.eval(self.cache.arrays(), self._drafter_state())
                 mx.clear_cache()
+                yield []
             start = stop
         tokens = self._commit(cast(list[int], self._draw(logits[-1:]).tolist()))
         self._extend(tokens, hidden)
         self.meter.add("prefill")
         self.meter.first_token()
-        return tokens
+        yield tokens
 
     # Rounds with a draft
 
