@@ -11,6 +11,7 @@ from typing import Any
 
 from fixtures.build import build, default_folder
 from llm_specdec.engine import session
+from llm_specdec.engine.costs import Costs
 from llm_specdec.engine.loop import Request, Tally
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.session import Session, Weights
@@ -70,7 +71,10 @@ def rendered(tokenizer: Any, text: str) -> list[int]:
 
 
 def ours(
-    loaded: Session, draft_tokens: int | str = "auto", sampling: Sampling | None = None
+    loaded: Session,
+    draft_tokens: int | str = "auto",
+    sampling: Sampling | None = None,
+    costs: Costs | None = None,
 ) -> Engine:
     """Each call has a seed of its own, so that sampled runs are not one run repeated."""
     eos = frozenset(loaded.tokenizer.eos_token_ids)
@@ -78,7 +82,7 @@ def ours(
 
     def engine(prompt: list[int], max_tokens: int) -> tuple[Stream, Tally | None]:
         request = Request(prompt, max_tokens, eos, sampling or Sampling(), next(seeds))
-        run = loaded.run(request, Meter(), draft_tokens)
+        run = loaded.run(request, Meter(), draft_tokens, costs=costs)
         return run.tokens(), run.tally
 
     return engine
