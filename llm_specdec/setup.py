@@ -109,6 +109,7 @@ class Setup:
             accepted=tally.accepted,
             by_length=_dense(tally.lengths),
             by_position=_dense(tally.positions),
+            by_source=tally.by_source,
             synced_rounds=meter.synced_rounds,
             sync_every=SYNC_EVERY,
             sampling=effective(self.values)

@@ -52,7 +52,15 @@ class Tally:
     positions: Counter[int] = field(default_factory=Counter)  # accepted by position in a draft
     finish_reason: Literal["stop", "length", "interrupted"] = "interrupted"
 
-    def count(self, drafted: int, accepted: int) -> None:
+    by_source: dict[str, list[int]] = field(default_factory=dict)  # [rounds, drafted, accepted]
+
+    def count(self, source: str, drafted: int, accepted: int) -> None:
+        """Count a round; `source` says who proposed (of no interest where nothing was)."""
+        if drafted:
+            counted = self.by_source.setdefault(source, [0, 0, 0])
+            self.by_source[source] = [
+                a + b for a, b in zip(counted, (1, drafted, accepted), strict=True)
+            ]
         self.rounds += 1
         self.drafted += drafted
         self.accepted += accepted
@@ -69,7 +77,10 @@ class Pass:
 
 
 class Run:
-    """Decodes one request; iterate `tokens()` once, then read `tally`."""
+    """Decodes one request; iterate `tokens()` once, then read `tally`.
+
+    lookup: proposes in the drafter's place where it has something better, as `policy` judges.
+    """
 
     def __init__(
         self,
@@ -79,8 +90,10 @@ class Run:
         policy: Policy,
         request: Request,
         meter: Meter,
+        lookup: Drafter | None = None,
     ) -> None:
         self.target, self.cache, self.drafter = target, cache, drafter
+        self.drafters = [found for found in (drafter, lookup) if found is not None]
         self.policy, self.request, self.meter = policy, request, meter
         self.taps: Taps | None = None
         self.tally = Tally()
@@ -98,11 +111,11 @@ class Run:
         try:
             yield from self._prefill()
             while not self._finished:
-                length = self._draft_length()
-                if length == 0:
+                drafter, length = self._next_draft()
+                if drafter is None:
                     yield from self._plain()
                 else:
-                    yield self._round(length)
+                    yield self._round(drafter, length)
         finally:
             self.cache.rollback(min(self.cache.length, self.length - 1))
             self.taps.remove()
@@ -114,8 +127,8 @@ class Run:
         """Read the prompt, a chunk a step, and draw the first token, so that TTFT never hides
         draft tokens."""
         prompt, start = self.request.prompt, self.cache.length
-        if self.drafter:
-            self.drafter.start(prompt[0])
+        for drafter in self.drafters:
+            drafter.start(prompt[0])
         while start < len(prompt):
             # The last token goes alone: only its row needs the output matrix.
             stop = min(start + PREFILL_STEP, max(len(prompt) - 1, start + 1))
@@ -135,11 +148,10 @@ class Run:
 
     # Rounds with a draft
 
-    def _round(self, length: int) -> list[int]:
-        assert self.drafter is not None
-        source = self.drafter.source
+    def _round(self, drafter: Drafter, length: int) -> list[int]:
+        source = drafter.source
         synced = self.meter.begin_round(length)
-        proposal = self._propose(length)
+        proposal = drafter.propose(length, Drawing(self.history, self.request, self.length))
         if synced:
             mx.eval(proposal.tokens, proposal.probs)
         else:
@@ -160,25 +172,23 @@ class Run:
 
         hidden = {tap: rows[: self.length - before] for tap, rows in self._hidden().items()}
         self._extend(tokens, hidden)
-        self.tally.count(len(proposal), min(accepted, len(tokens)))
+        self.tally.count(source, len(proposal), min(accepted, len(tokens)))
         self.policy.observe(source, len(proposal), accepted)
         self.meter.phase("commit")
         self.meter.end_round(length, synced)
         return tokens
 
-    def _draft_length(self) -> int:
-        """Draft tokens worth asking for: never more than may still be committed."""
-        if self.drafter is None:
-            return 0
+    def _next_draft(self) -> tuple[Drafter | None, int]:
+        """Who drafts next and how many tokens, never more than may still be committed; None
+        where the next token is decoded without a draft."""
+        ready = {drafter.source: drafter for drafter in self.drafters if drafter.ready()}
         left = self.request.max_tokens - len(self.tally.completion) - 1
-        if left <= 0 or not self.drafter.ready():
-            return 0
-        longest = min(self.drafter.max_draft or left, self.cache.max_draft)
-        return min(self.policy.length(self.drafter.source, self.length), left, longest)
-
-    def _propose(self, length: int) -> Proposal:
-        assert self.drafter is not None
-        return self.drafter.propose(length, Drawing(self.history, self.request, self.length))
+        if left <= 0 or not ready:
+            return None, 0
+        source, length = self.policy.pick(list(ready), self.length)
+        drafter = ready[source]
+        length = min(length, left, drafter.max_draft or left, self.cache.max_draft)
+        return (drafter, length) if length else (None, 0)
 
     def _judge(self, logits: mx.array, proposal: Proposal) -> accept.Verdict:
         """Rows (k + 1, vocab) after a pass over pending + draft tokens → what is kept."""
@@ -219,7 +229,7 @@ class Run:
             if self.drafter:
                 self.policy.observe(self.drafter.source, 0, 0)
             self._extend(tokens, hidden)
-            self.tally.count(0, 0)
+            self.tally.count("none", 0, 0)
             self.meter.phase("commit")
             self.meter.end_round(0, synced=True)
             yield tokens
@@ -227,7 +237,7 @@ class Run:
     def _goes_on(self) -> bool:
         """Whether a further plain step is likely wanted after the one under way."""
         left = self.request.max_tokens - len(self.tally.completion)
-        return left > 1 and self._draft_length() == 0
+        return left > 1 and self._next_draft()[0] is None
 
     def _pass(self, token: mx.array) -> Pass:
         """One pass over `token` (1,), lazily."""
@@ -268,8 +278,8 @@ class Run:
         self.tally.finish_reason = reason
 
     def _extend(self, next_tokens: Sequence[int], hidden: Hidden) -> None:
-        if self.drafter:
-            self.drafter.extend(next_tokens, hidden)
+        for drafter in self.drafters:
+            drafter.extend(next_tokens, hidden)
 
     def _hidden(self) -> Hidden:
         """Hidden states of the last pass that the drafter reads."""

@@ -23,13 +23,14 @@ class Loaded(Protocol):
     drafter: Drafter | None
 
 
-def measure(loaded: Loaded, longest: int, kv_bits: int | None = None) -> Costs:
-    """Time greedy rounds of up to `longest` draft tokens at a short and a long context.
+def measure(loaded: Loaded, drafts: int, longest: int, kv_bits: int | None = None) -> Costs:
+    """Time drafts of up to `drafts` tokens, and greedy verify passes over up to `longest` draft
+    tokens (lookup may propose more than the drafter), at a short and a long context.
 
     Timings are of this moment: on a busy machine they are worth repeating.
     """
     contexts = (CONTEXTS[0], min(CONTEXTS[1], max(loaded.target.context - 64, CONTEXTS[0] + 1)))
-    passes = [_passes(loaded, longest, context, kv_bits) for context in contexts]
+    passes = [_passes(loaded, drafts, longest, context, kv_bits) for context in contexts]
     verify = (timed(passes[0][0]), timed(passes[1][0]))
     drafter, draft = loaded.drafter, {}
     if drafter is not None and passes[0][1]:
@@ -41,7 +42,7 @@ Passes = dict[int, Callable[[], object]]
 
 
 def _passes(
-    loaded: Loaded, longest: int, context: int, kv_bits: int | None
+    loaded: Loaded, most: int, longest: int, context: int, kv_bits: int | None
 ) -> tuple[Passes, Passes]:
     """Verify passes by width and drafts by length, after `context` tokens."""
     target, drafter = loaded.target, loaded.drafter
@@ -64,12 +65,12 @@ def _passes(
         widths.append(longest + 1)
     drafts: Passes = {}
     if drafter is not None and drafter.kind != "lookup":
-        drafts = _drafts(target, drafter, cache, longest, context)
+        drafts = _drafts(target, drafter, cache, most, context)
     return {width: verify(width) for width in widths}, drafts
 
 
 def _drafts(
-    target: Target, drafter: Drafter, cache: TargetCache, longest: int, context: int
+    target: Target, drafter: Drafter, cache: TargetCache, most: int, context: int
 ) -> Passes:
     """Each draws a draft and takes in one committed token, as a round does."""
     rows = _hidden_rows(target, drafter, cache, context)
@@ -89,7 +90,6 @@ def _drafts(
 
         return run
 
-    most = min(longest, drafter.max_draft or longest)
     return {k: draft(k) for k in {*[k for k in LENGTHS if k < most], most}}
 
 

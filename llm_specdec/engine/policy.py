@@ -5,7 +5,7 @@ same lengths, so sampled text can be repeated (DESIGN §4.5).
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 from llm_specdec.engine.costs import Costs
@@ -13,6 +13,7 @@ from llm_specdec.engine.costs import Costs
 DECAY = 0.97  # a round's weight in the running acceptance, per later round: the last ~33 count
 PLAIN_DECAY = 0.985  # the same, per token decoded while parked
 PRIOR_RATE = 0.4  # acceptance believed before anything was seen
+PRIOR_RATES = {"lookup-long": 0.8}  # where it is known better: a long match mostly goes on
 PRIOR_WEIGHT = 3.0  # rounds that this belief is worth
 HISTORY_WEIGHT = 8.0  # rounds that the pairing's logged history is worth
 REPICK = 4  # rounds a chosen length stands before another may replace it
@@ -28,9 +29,9 @@ class Policy(Protocol):
     longest: int  # the longest length ever asked for
     state: Literal["drafting", "parked"]
 
-    def length(self, source: str, context: int) -> int:
-        """Draft tokens to ask for in the next round at `context` committed tokens; 0 decodes
-        one token without drafting. Asked any number of times a round."""
+    def pick(self, sources: Sequence[str], context: int) -> tuple[str, int]:
+        """Who of `sources` drafts in the next round at `context` committed tokens, and how many
+        tokens; 0 decodes one token without drafting. Asked any number of times a round."""
         ...
 
     def observe(self, source: str, drafted: int, accepted: int) -> None:
@@ -47,8 +48,8 @@ class Fixed:
     def __init__(self, length: int) -> None:
         self.longest = length
 
-    def length(self, source: str, context: int) -> int:
-        return self.longest
+    def pick(self, sources: Sequence[str], context: int) -> tuple[str, int]:
+        return sources[0], self.longest
 
     def observe(self, source: str, drafted: int, accepted: int) -> None:
         pass
@@ -61,8 +62,9 @@ class Acceptance:
     position never drafted is believed to do as well as the last one that was.
     """
 
-    def __init__(self, history: Sequence[tuple[int, int]] = ()) -> None:
+    def __init__(self, history: Sequence[tuple[int, int]] = (), prior: float = PRIOR_RATE) -> None:
         """history: (accepted, drafted) by position, of earlier runs."""
+        self._prior = prior
         self._tested: list[float] = []
         self._kept: list[float] = []
         for accepted, drafted in history:
@@ -85,7 +87,7 @@ class Acceptance:
 
     def expected(self, longest: int) -> list[float]:
         """Expected tokens of a round (bonus token included) for lengths 0 to `longest`."""
-        tokens, reach, rate = [1.0], 1.0, PRIOR_RATE
+        tokens, reach, rate = [1.0], 1.0, self._prior
         for i in range(longest):
             tested = self._tested[i] if i < len(self._tested) else 0.0
             kept = self._kept[i] if i < len(self._kept) else 0.0
@@ -99,31 +101,46 @@ class Auto:
     """The length with the best expected tokens per second, from stored costs and the running
     acceptance; 0 parks the drafter, and a rare probe of one token looks again.
 
-    Sources are estimated apart: a long lookup match is a different drafter from a short one.
+    Sources are estimated apart: a long lookup match is a different drafter from a short one,
+    and where two could propose, the one that promises more does.
     """
 
     adapts = True
 
-    def __init__(self, costs: Costs, longest: int, history: Sequence[tuple[int, int]] = ()) -> None:
-        self.longest = longest
-        self._costs = costs
-        self._acceptance: dict[str, Acceptance] = defaultdict(lambda: Acceptance(history))
+    def __init__(
+        self,
+        costs: Costs,
+        limits: Mapping[str, int],
+        history: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        """limits: the longest draft by source. history: (accepted, drafted) by position, of
+        earlier runs of the first source."""
+        self.longest = max(limits.values())
+        self._limits, self._costs = limits, costs
+        self._acceptance = {
+            source: Acceptance(() if i else history, PRIOR_RATES.get(source, PRIOR_RATE))
+            for i, source in enumerate(limits)
+        }
         self._chosen: dict[str, int] = {}
         self._stands: dict[str, int] = defaultdict(int)  # rounds the chosen length stood
         self._plain = PROBE_EVERY[1]  # tokens since the last draft; the first look is due at once
         self.state: Literal["drafting", "parked"] = "drafting"
 
-    def length(self, source: str, context: int) -> int:
-        if source not in self._chosen or self._stands[source] >= REPICK:
-            self._chosen[source] = self._pick(source, context)
-            self._stands[source] = 0
-        chosen = self._chosen[source]
+    def pick(self, sources: Sequence[str], context: int) -> tuple[str, int]:
+        lengths = {source: self._length(source, context) for source in sources}
+        best = sources[0]
+        if len(sources) > 1:
+            best = max(sources, key=lambda source: self._rate(source, lengths[source], context))
+        chosen = lengths[best]
         self.state = "drafting" if chosen else "parked"
-        probe = chosen == 0 and self.longest > 0 and self._plain >= self._patience(source, context)
-        return 1 if probe else chosen
+        probe = chosen == 0 and self.longest > 0 and self._plain >= self._patience(best, context)
+        return best, 1 if probe else chosen
 
     def observe(self, source: str, drafted: int, accepted: int) -> None:
-        self._stands[source] += 1
+        for other in self._chosen:
+            self._stands[other] += 1
+            if other != source:  # what was not tried for long is slowly forgotten
+                self._acceptance[other].fade(PLAIN_DECAY)
         if not drafted:
             self._plain += 1
             self._acceptance[source].fade(PLAIN_DECAY)
@@ -135,6 +152,13 @@ class Auto:
             self._stands[source] = REPICK
             self._plain = PROBE_EVERY[1] if accepted else 0
 
+    def _length(self, source: str, context: int) -> int:
+        """The length for one source, chosen anew when the last choice stood long enough."""
+        if source not in self._chosen or self._stands[source] >= REPICK:
+            self._chosen[source] = self._best_length(source, context)
+            self._stands[source] = 0
+        return self._chosen[source]
+
     def _patience(self, source: str, context: int) -> float:
         """Plain tokens that pay for one probe."""
         plain = self._costs.round(source, 0, context)
@@ -142,8 +166,13 @@ class Auto:
         low, high = PROBE_EVERY
         return min(max(lost / (PROBE_SHARE * plain), low), high)
 
-    def _pick(self, source: str, context: int) -> int:
-        expected = self._acceptance[source].expected(self.longest)
+    def _rate(self, source: str, length: int, context: int) -> float:
+        """Expected tokens a second of rounds of one length."""
+        expected = self._acceptance[source].expected(length)
+        return expected[length] / self._costs.round(source, length, context)
+
+    def _best_length(self, source: str, context: int) -> int:
+        expected = self._acceptance[source].expected(self._limits[source])
         rates = [
             tokens / self._costs.round(source, length, context)
             for length, tokens in enumerate(expected)

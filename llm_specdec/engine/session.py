@@ -12,7 +12,7 @@ from llm_specdec.engine import target as targets
 from llm_specdec.engine.costs import Costs
 from llm_specdec.engine.drafters.base import Drafter
 from llm_specdec.engine.drafters.dflash import drafter as dflash
-from llm_specdec.engine.drafters.lookup import LookupDrafter
+from llm_specdec.engine.drafters.lookup import LONG_MATCH, LookupDrafter
 from llm_specdec.engine.drafters.model import ModelDrafter
 from llm_specdec.engine.drafters.mtp import MTPDrafter, calibration, load_head
 from llm_specdec.engine.loop import PREFILL_STEP, Request, Run
@@ -26,7 +26,7 @@ from llm_specdec.errors import UsageError
 
 # Where costs could not be measured: long enough to pay, short enough not to hurt.
 FALLBACK = {"none": 0, "lookup": 8, "model": 2, "mtp": 2, "dflash": 3}
-LONGEST = {"none": 0, "lookup": 15, "model": 7, "mtp": 5, "dflash": 7}
+LONGEST = {"none": 0, "lookup": 15, "lookup-long": 15, "model": 7, "mtp": 5, "dflash": 7}
 
 
 @dataclass(frozen=True)
@@ -97,15 +97,18 @@ class Session:
     ) -> Run:
         """Prepare one run; iterate its `tokens()`.
 
-        draft_tokens "auto" adapts the length to `costs` and to acceptance; without costs it is
-        a short fixed one. history: (accepted, drafted) by position, of earlier runs.
+        draft_tokens "auto" adapts the length to `costs` and to acceptance, and lets a long
+        lookup match replace the drafter's proposal; without costs it is a short fixed one and
+        the drafter alone. history: (accepted, drafted) by position, of earlier runs.
         Raises UsageError for a logit_bias on a token that the target does not have.
         """
         self._check_bias(request.sampling)
         policy = self._policy(draft_tokens, costs, history)
         cache = TargetCache(self.target.model, kv_bits=kv_bits, max_draft=max(policy.longest, 1))
         mx.reset_peak_memory()
-        return Run(self.target, cache, self.drafter, policy, request, meter)
+        helps_out = policy.adapts and self.weights.kind in ("model", "mtp", "dflash")
+        lookup = LookupDrafter(LONG_MATCH) if helps_out else None
+        return Run(self.target, cache, self.drafter, policy, request, meter, lookup)
 
     def _check_bias(self, sampling: Sampling) -> None:
         highest = max(sampling.logit_bias, default=-1)
@@ -117,14 +120,20 @@ class Session:
 
     def costs(self, kv_bits: int | None = None) -> Costs:
         """Measure rounds on this machine; takes a few seconds."""
-        return measure(self, self.longest, kv_bits)
+        return measure(self, self._limits[self.weights.kind], self.longest, kv_bits)
 
     @property
     def longest(self) -> int:
         """The longest draft that `auto` asks for."""
-        longest = LONGEST[self.weights.kind]
-        limit = self.drafter.max_draft if self.drafter else None
-        return longest if limit is None else min(longest, limit)
+        return max(self._limits.values())
+
+    @property
+    def _limits(self) -> dict[str, int]:
+        """The longest draft that `auto` asks for, by source, the drafter's own first."""
+        kind = self.weights.kind
+        most = self.drafter.max_draft if self.drafter else None
+        own = LONGEST[kind] if most is None else min(LONGEST[kind], most)
+        return {kind: own} | ({"lookup-long": LONGEST["lookup-long"]} if self.drafter else {})
 
     def _policy(
         self, draft_tokens: int | str, costs: Costs | None, history: Sequence[tuple[int, int]]
@@ -132,8 +141,9 @@ class Session:
         if draft_tokens != "auto":
             return Fixed(int(draft_tokens) if self.drafter else 0)
         if costs is None:
-            return Fixed(min(FALLBACK[self.weights.kind], self.longest))
-        return Auto(costs, self.longest, history)
+            kind = self.weights.kind
+            return Fixed(min(FALLBACK[kind], self._limits[kind]))
+        return Auto(costs, self._limits, history)
 
 
 # Weights stay in memory for the life of the process: llm makes new model objects all the time.

@@ -28,8 +28,10 @@ class Run:
     weights are in memory.
 
     by_length[k] is the number of rounds that drafted k tokens, by_position[i] how often the
-    draft token at position i was accepted. `phases_ms` may leave phases out; `other` is worked
-    out. `sync_every` is the N of "one round in N is synchronised" (0: none is).
+    draft token at position i was accepted, by_source[who] (rounds, drafted, accepted) by who
+    proposed: lookup replaces a drafter where a match is long. `phases_ms` may leave phases
+    out; `other` is worked out. `sync_every` is the N of "one round in N is synchronised" (0:
+    none is).
     """
 
     version: str
@@ -48,6 +50,7 @@ class Run:
     accepted: int = 0
     by_length: Sequence[int] = ()
     by_position: Sequence[int] = ()
+    by_source: Mapping[str, Sequence[int]] = field(default_factory=dict)
     synced_rounds: int = 0
     sync_every: int = 0
     sampling: Mapping[str, Any] = field(default_factory=dict)
@@ -84,6 +87,10 @@ def payload(run: Run) -> dict[str, Any]:
                 "mean_acceptance_length": 1 + run.accepted / run.rounds if run.rounds else None,
                 "by_length": list(run.by_length),
                 "by_position": list(run.by_position),
+                "by_source": {
+                    source: dict(zip(("rounds", "drafted", "accepted"), counted, strict=True))
+                    for source, counted in run.by_source.items()
+                },
             },
             "phases_ms": phases,
             "ttft_ms": ttft,

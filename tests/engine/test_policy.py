@@ -49,7 +49,7 @@ def simulate(policy, priced, accepts, tokens=2000, seed=1):
     rng = random.Random(seed)
     done, time, lengths = 0, 0.0, []
     while done < tokens:
-        length = policy.length("drafter", done)
+        length = policy.pick(["drafter"], done)[1]
         accepted = 0
         while accepted < length and accepts(done + accepted, rng):
             accepted += 1
@@ -69,7 +69,7 @@ def best_fixed(priced, accepts):
 def test_regret_against_the_best_fixed_length_is_small(trace, curve, capsys):
     priced = costs(CURVES[curve])
     best = best_fixed(priced, TRACES[trace])
-    mine, _ = simulate(Auto(priced, LONGEST), priced, TRACES[trace])
+    mine, _ = simulate(Auto(priced, {"drafter": LONGEST}), priced, TRACES[trace])
     regret = mine / best - 1
     with capsys.disabled():
         print(f"\n  {trace:>11} {curve:<10} regret {100 * regret:5.1f} %", end="")
@@ -79,7 +79,7 @@ def test_regret_against_the_best_fixed_length_is_small(trace, curve, capsys):
 @pytest.mark.parametrize("curve", ["linear", "cliff at 2"])
 def test_a_losing_drafter_is_parked_within_32_rounds_and_costs_little(curve):
     priced = costs(CURVES[curve])
-    policy = Auto(priced, LONGEST)
+    policy = Auto(priced, {"drafter": LONGEST})
     cost, lengths = simulate(policy, priced, stationary(0.0), tokens=400)
     assert policy.state == "parked"
     assert sum(length > 1 for length in lengths[32:]) == 0
@@ -89,7 +89,7 @@ def test_a_losing_drafter_is_parked_within_32_rounds_and_costs_little(curve):
 
 def test_a_parked_drafter_comes_back_within_64_rounds_when_it_starts_to_pay():
     priced = costs(LINEAR)
-    policy = Auto(priced, LONGEST)
+    policy = Auto(priced, {"drafter": LONGEST})
     simulate(policy, priced, stationary(0.0), tokens=600)
     _, lengths = simulate(policy, priced, stationary(0.9), tokens=400)
     back = next(i for i in range(len(lengths)) if min(lengths[i : i + 8]) > 1)
@@ -98,7 +98,7 @@ def test_a_parked_drafter_comes_back_within_64_rounds_when_it_starts_to_pay():
 
 def test_a_settled_length_does_not_oscillate():
     priced = costs(LINEAR)
-    policy = Auto(priced, LONGEST)
+    policy = Auto(priced, {"drafter": LONGEST})
     simulate(policy, priced, stationary(0.7), tokens=300)
     _, lengths = simulate(policy, priced, stationary(0.7), tokens=1500)
     changes = sum(a != b for a, b in pairwise(lengths))
@@ -110,27 +110,56 @@ def test_the_length_shrinks_as_context_makes_verifying_dearer():
     priced = Costs((128, 2048), (LINEAR, far), {"drafter": (DRAFT, DRAFT)})
     chosen = []
     for context in (128, 2048):
-        policy = Auto(priced, LONGEST, history=[(80, 100)] * 8)
-        chosen.append(policy.length("drafter", context))
+        policy = Auto(priced, {"drafter": LONGEST}, history=[(80, 100)] * 8)
+        chosen.append(policy.pick(["drafter"], context)[1])
     assert chosen[0] > chosen[1] >= 0
 
 
 def test_sources_are_estimated_apart():
     priced = costs(LINEAR)
-    policy = Auto(priced, LONGEST)
+    policy = Auto(priced, {"good": LONGEST, "bad": LONGEST})
     for _ in range(60):
-        policy.length("good", 200)
+        policy.pick(["good"], 200)
         policy.observe("good", 4, 4)
-        policy.length("bad", 200)
+        policy.pick(["bad"], 200)
         policy.observe("bad", 2, 0)
-    assert policy.length("good", 200) > 2
-    assert policy.length("bad", 200) == 0
+    assert policy.pick(["good"], 200)[1] > 2
+    assert policy.pick(["bad"], 200)[1] == 0
+    assert policy.pick(["bad", "good"], 200) == policy.pick(["good"], 200)
+
+
+def test_a_long_match_replaces_a_weak_drafter_until_it_is_wrong():
+    priced = costs(LINEAR)
+    policy = Auto(priced, {"drafter": 4, "lookup-long": 8})
+    for _ in range(20):
+        policy.pick(["drafter"], 200)
+        policy.observe("drafter", 2, 1)
+    source, length = policy.pick(["drafter", "lookup-long"], 200)
+    assert (source, length > 2) == ("lookup-long", True)
+    for _ in range(4):
+        policy.observe("lookup-long", length, 0)
+    assert policy.pick(["drafter", "lookup-long"], 200)[0] == "drafter"
+    for _ in range(200):  # forgotten after a while, and given another chance
+        policy.pick(["drafter"], 200)
+        policy.observe("drafter", 2, 1)
+    assert policy.pick(["drafter", "lookup-long"], 200)[0] == "lookup-long"
+
+
+def test_no_source_drafts_longer_than_its_limit():
+    policy = Auto(costs(FLAT), {"drafter": 3, "lookup-long": 8})
+    for _ in range(30):
+        policy.pick(["drafter"], 200)
+        policy.observe("drafter", 3, 3)
+    assert policy.longest == 8
+    assert policy.pick(["drafter"], 200) == ("drafter", 3)
 
 
 def test_same_observations_same_lengths():
     priced = costs(CLIFF_6)
-    runs = [simulate(Auto(priced, LONGEST), priced, switching, seed=3)[1] for _ in range(2)]
-    assert runs[0] == runs[1]
+    first, second = (
+        simulate(Auto(priced, {"drafter": LONGEST}), priced, switching, seed=3) for _ in range(2)
+    )
+    assert first == second
 
 
 def test_history_is_a_prior_that_evidence_overrules():

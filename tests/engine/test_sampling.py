@@ -84,8 +84,8 @@ class Cycle:
         self.lengths, self.round = lengths, 0
         self.longest = max(lengths)
 
-    def length(self, source, context):
-        return self.lengths[self.round // 2 % len(self.lengths)]
+    def pick(self, sources, context):
+        return sources[0], self.lengths[self.round // 2 % len(self.lengths)]
 
     def observe(self, source, drafted, accepted):
         self.round += 1

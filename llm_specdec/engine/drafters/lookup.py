@@ -24,7 +24,9 @@ class LookupDrafter:
     taps: tuple[Tap, ...] = ()
     max_draft: int | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, least: int = MIN_MATCH) -> None:
+        """least: tokens that a match must have to be worth a proposal."""
+        self._least = least
         self._tokens: list[int] = []
         self._places: dict[tuple[int, ...], list[int]] = {}
         self._match: tuple[int, int] | None = None
@@ -50,7 +52,7 @@ class LookupDrafter:
         return "lookup-long" if self._match and self._match[1] >= LONG_MATCH else "lookup"
 
     def ready(self) -> bool:
-        return self._match is not None
+        return self._match is not None and self._match[1] >= self._least
 
     def propose(self, k: int, draw: Draw) -> Proposal:
         """What followed the longest match; a longer match is trusted for a longer draft."""

@@ -45,6 +45,16 @@ def test_without_a_match_there_is_nothing_to_propose():
     assert not told([1]).ready()
 
 
+def test_a_match_that_is_too_short_for_the_caller_is_no_proposal():
+    drafter = LookupDrafter(least=5)
+    drafter.start(1)
+    drafter.extend([2, 3, 4, 5, 9, 1, 2, 3, 4], {})
+    assert not drafter.ready()
+    drafter.extend([5], {})
+    assert drafter.ready()
+    assert proposal(drafter, 1) == [9]
+
+
 def test_a_restored_index_proposes_the_same():
     tokens = [1, 2, 3, 4, 5, 9, 1, 2, 3]
     restored = LookupDrafter()
