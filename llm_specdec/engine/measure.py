@@ -13,7 +13,7 @@ from llm_specdec.engine.taps import Taps
 from llm_specdec.engine.target import Target
 from llm_specdec.engine.transforms import History
 
-WIDTHS = (1, 2, 3, 4, 6, 8, 16)
+WIDTHS = (1, 2, 3, 4, 5, 6, 8, 16)
 LENGTHS = (1, 2, 4, 7)
 SEED_TOKENS = 16  # really read; the rest of a long context is made by repeating their state
 

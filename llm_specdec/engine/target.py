@@ -12,6 +12,7 @@ from mlx.nn.layers.base import Module
 from mlx_lm.utils import _get_classes, load_config, load_model, load_tokenizer
 
 from llm_specdec.anatomy import files, heads
+from llm_specdec.engine import thin
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.taps import evaluate, modules_of, trunk
 from llm_specdec.errors import CheckpointError, UnsupportedError
@@ -30,6 +31,7 @@ class Target:
     """
 
     def __init__(self, model: Module, config: dict[str, Any], folder: Path | None = None) -> None:
+        thin.rearrange(model)
         self.model, self.config, self.folder = model, config, folder
         self._narrow: Any = None  # the beginning of the output matrix, see `_first_rows`
 

@@ -9,6 +9,7 @@ from mlx.nn.layers.embedding import Embedding
 from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.quantized import quantize
 
+from llm_specdec.engine import thin
 from llm_specdec.engine.drafters.dflash.config import Config
 from llm_specdec.engine.drafters.dflash.model import Model
 from llm_specdec.engine.taps import evaluate
@@ -94,6 +95,7 @@ def load(
             ),
         )
     checkpoint.eval()
+    thin.rearrange(checkpoint)
     evaluate(checkpoint)
     return checkpoint
 

@@ -11,6 +11,7 @@ from mlx.utils import tree_flatten
 from mlx_lm.utils import infer_quant_config
 
 from llm_specdec.anatomy import files, heads
+from llm_specdec.engine import thin
 from llm_specdec.engine.drafters.base import Tap
 from llm_specdec.engine.drafters.mtp.drafter import Lender, MTPDrafter
 from llm_specdec.engine.drafters.mtp.head import Head, build, template_index
@@ -176,6 +177,7 @@ def _fill(head: Head, weights: Weights, model: Module, folder: Path) -> None:
             )
     head.load_weights([(name, _cast(name, value, model)) for name, value in weights.items()])
     head.eval()
+    thin.rearrange(head)
     evaluate(head)
 
 
