@@ -31,7 +31,6 @@ class Target:
     """
 
     def __init__(self, model: Module, config: dict[str, Any], folder: Path | None = None) -> None:
-        thin.rearrange(model)
         self.model, self.config, self.folder = model, config, folder
         self._narrow: Any = None  # the beginning of the output matrix, see `_first_rows`
 
@@ -118,6 +117,7 @@ def load(folder: Path) -> Target:
         raise CheckpointError(f"{folder} holds no model that can be loaded: {error}") from error
     except ValueError as error:
         raise UnsupportedError(f"mlx-lm cannot load {folder}: {error}") from error
+    thin.rearrange(model)
     evaluate(model)
     return Target(model, config, folder)
 
