@@ -111,7 +111,7 @@ class Answer:
         from llm_specdec.engine.loop import Request
 
         prompt = self._prompt_tokens(session)
-        context = self._context(session)
+        context = self.setup.context(session.target.context)
         room = context - len(prompt)
         if room < 1:
             more = context < session.target.context
@@ -143,11 +143,6 @@ class Answer:
         if not tokens:
             raise UsageError("the prompt is empty: give some text")
         return tokens
-
-    def _context(self, session: "Session") -> int:
-        native = session.target.context
-        configured: int | None = self.values["context"]
-        return min(configured or native, native)
 
     def _warn(self) -> None:
         warnings = self.resolution.warnings

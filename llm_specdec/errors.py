@@ -18,9 +18,13 @@ A message is one line: what is wrong, then what to do. It is translated to click
 
 
 class SpecdecError(Exception):
-    """Base of all errors that a user may see; `str()` is the line shown."""
+    """Base of all errors that a user may see; `str()` is the line shown. What other libraries
+    say in several lines and is quoted in it becomes one."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return " ".join(line.strip() for line in super().__str__().splitlines() if line.strip())
 
 
 class UsageError(SpecdecError):

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from llm_specdec import __version__, costs, receipts, settings
+from llm_specdec.errors import UsageError
 from llm_specdec.registry import Pairing
 
 if TYPE_CHECKING:
@@ -37,6 +38,19 @@ class Setup:
     @cached_property
     def lane(self) -> receipts.Lane:
         return receipts.Lane(**settings.lane(self.pairing, self.resolution))
+
+    def context(self, native: int) -> int:
+        """Tokens that prompt and answer may have together, of a model made for `native`.
+
+        Raises UsageError where the setting asks for more.
+        """
+        found = self.resolution.settings["context"]
+        if found.value and found.value > native:
+            raise UsageError(
+                f"context {found.value} ({found.source}) is more than the {native} tokens that "
+                f"the model was made for: set at most {native}"
+            )
+        return found.value or native
 
     def weights(self) -> "Weights":
         """What the lane has in memory. Raises HubError where files are missing."""

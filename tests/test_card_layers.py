@@ -165,10 +165,31 @@ def test_a_stored_card_survives_the_file(tmp_path):
     assert "the text" not in path.read_text()
 
 
-@pytest.mark.parametrize("broken", [{"recommended": [{"x": 1}]}, {"target": "t", "ranges": 3}])
-def test_a_card_that_was_spoilt_by_hand_is_one_clear_line(broken):
-    with pytest.raises(RegistryError, match=r"pairings\.q\.card cannot be read"):
-        resolve(Pairing("q", "t", card=broken))
+NEEDED = {"setting": "top_k", "value": 3, "repo": MINE, "line": 5}
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        ({"recommended": [{"x": 1}]}, "target: field required"),
+        ({"target": "t", "ranges": 3}, "ranges: input should be a valid list"),
+        ({"target": "t", "recommended": [7]}, "recommended.0: input should be a dictionary"),
+        ({"target": "t", "required": [{**NEEDED, "line": "x"}]}, "required.0.line: input should"),
+        ({"target": "t", "required": [{**NEEDED, "setting": "topk"}]}, "'topk' is no setting"),
+        (
+            {
+                "target": "t",
+                "lineage": {MINE: []},
+                "recommended": [{**NEEDED, "file": "README.md"}],
+            },
+            "lineage: 't' is missing",
+        ),
+    ],
+)
+def test_a_card_that_was_spoilt_by_hand_is_one_line_that_names_the_place(broken, why):
+    with pytest.raises(RegistryError, match=r"pairings\.q\.card cannot be read") as raised:
+        resolve(Pairing("q", "t", card={"taken": True, **broken}))
+    assert f"({why}" in str(raised.value)
 
 
 def test_a_system_prompt_that_the_card_rejects_is_spoken_against_unless_excused():

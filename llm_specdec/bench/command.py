@@ -40,20 +40,24 @@ def bench(model: str, options: Mapping[str, Any], tell: Callable[[str], None]) -
         conditions=_conditions(configs, found, options),
     )
     result = perform(plan, engine, store, Progress(tell, plan.steps))
-    if options["against"] == "none" and pairing.kind != "none":
+    if options["against"] == "none":
         _apply(pairing, result)
     return result
 
 
 def _configs(known: Registry, model: str, options: Mapping[str, Any]) -> list[Config]:
-    """The baseline first. Raises UsageError where the two have different targets."""
+    """The baseline first. Raises UsageError where there are no two of one target."""
     pairing, profile = known.find(model)
     if options["lanes"]:
         return sessions.lanes(_sharing(known, pairing), profile)
     own = sessions.config(model, pairing, profile)
     if options["against"] == "none":
-        baseline = sessions.alone(pairing, profile)
-        return [baseline] if pairing.kind == "none" else [baseline, own]
+        if pairing.kind == "none":
+            raise UsageError(
+                f"{pairing.name} has no drafter, there is nothing to gate: try --lanes, or set "
+                "it --against another pairing"
+            )
+        return [sessions.alone(pairing, profile), own]
     other, other_profile = known.find(options["against"])
     if other.target != pairing.target:
         raise UsageError(

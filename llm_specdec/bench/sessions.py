@@ -90,8 +90,7 @@ class Sessions:
     def context(self) -> int:
         """Tokens that prompt and answer may have together."""
         native: int = self._session(self._baseline).target.context
-        configured: int | None = self._setups[self._baseline].values["context"]
-        return min(configured or native, native)
+        return self._setups[self._baseline].context(native)
 
     def encode(self, text: str) -> list[int]:
         """A user message as prompt tokens, through the target's chat template."""

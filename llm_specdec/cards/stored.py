@@ -3,7 +3,7 @@
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from llm_specdec.cards.found import Card, Finding
+from llm_specdec.cards.found import SETTINGS, Card, Finding
 from llm_specdec.cards.merge import effective
 
 if TYPE_CHECKING:
@@ -60,21 +60,43 @@ def as_toml(data: dict[str, Any]) -> "Table":
 def load(data: dict[str, Any]) -> tuple[Card, bool]:
     """The card and whether its values count. Raises ValueError: not what `dump` wrote."""
     known = {field.name for field in fields(Card)}
+    plain = {
+        key: [{**_OPTIONAL.get(key, {}), **entry} if isinstance(entry, dict) else entry
+              for entry in value]
+        if isinstance(value, list)
+        else value
+        for key, value in data.items()
+        if key in known
+    }  # fmt: skip
+    card = _checked(plain)
     try:
-        if odd := [e for e in data.get("recommended", []) if not {"setting", "value"} <= set(e)]:
-            raise ValueError(f"{odd[0]} is no recommendation")
-        plain = {
-            key: [{**_OPTIONAL.get(key, {}), **entry} for entry in value]
-            if isinstance(value, list)
-            else value
-            for key, value in data.items()
-            if key in known
-        }
-        card = Card.from_dict(plain)
         card.effective = effective(card)
-    except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(str(error)) from error
+    except KeyError as error:
+        raise ValueError(f"lineage: {error} is missing") from None
     return card, bool(data.get("taken"))
+
+
+def _checked(plain: dict[str, Any]) -> Card:
+    """Raises ValueError, naming the place, where the types or the settings' names are wrong."""
+    import pydantic
+
+    try:
+        card = pydantic.TypeAdapter(Card).validate_python(plain)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
+    named: list[Any] = [
+        *card.recommended,
+        *card.ranges,
+        *card.forbidden,
+        *card.required,
+        *card.disagreements,
+    ]
+    for entry in named:
+        if entry.setting not in (*SETTINGS, "greedy"):
+            raise ValueError(f"{entry.setting!r} is no setting that a card speaks of")
+    return card
 
 
 def layers(card: Card, mode: str) -> tuple[dict[str, Finding], dict[str, Finding]]:

@@ -11,6 +11,7 @@ from llm_specdec import registry
 from llm_specdec.bench import machine
 from llm_specdec.bench.store import Store
 from llm_specdec.cli.logs import database_option, log_path, model_id
+from llm_specdec.cli.output import wrapped
 from llm_specdec.errors import CheckFailed, LogError
 from llm_specdec.receipts import Side, compare, latest
 from llm_specdec.receipts.compare import FIGURES
@@ -96,24 +97,22 @@ def _benched(bench_id: int, config: str | None) -> Side:
 
 
 def _table(result: dict[str, Any]) -> list[str]:
-    lines = [_run_line(side.upper(), result[side]) for side in ("a", "b")]
+    lines = [line for side in ("a", "b") for line in _run_lines(side.upper(), result[side])]
     lines += [
         f"{row['figure']}: B {row['gain_pct']:+.1f}% against A "
         f"({row['b']:.1f} against {row['a']:.1f} tok/s)"
         for row in result["compared"]
     ]
-    lines += [f"{row['figure']}: refused: {row['reason']}" for row in result["refused"]]
-    lines += [f"note: {note}" for note in result["notes"]]
-    return lines
+    said = [f"{row['figure']}: refused: {row['reason']}" for row in result["refused"]]
+    said += [f"note: {note}" for note in result["notes"]]
+    return lines + [part for text in said for part in wrapped(text)]
 
 
-def _run_line(name: str, run: dict[str, Any]) -> str:
+def _run_lines(name: str, run: dict[str, Any]) -> list[str]:
     rates = " · ".join(
         f"{figure} {run[key]:.1f} tok/s" if run[key] is not None else f"{figure} –"
         for figure, key in FIGURES.items()
     )
     heat = "warm" if run["warm"] else "cold"
-    return (
-        f"{name}  {rates} · {heat} · {run['prompt_tokens']} prompt, "
-        f"{run['completion_tokens']} completion tokens · {run['model']} · {run['id']}"
-    )
+    tokens = f"{run['prompt_tokens']} prompt, {run['completion_tokens']} completion tokens"
+    return [f"{name}  {rates} · {heat}", *wrapped(f"   {tokens} · {run['model']} · {run['id']}")]

@@ -60,4 +60,5 @@ def logs_command(count: int, model: str | None, database: Path | None, as_json: 
     for run in found:
         click.echo(" · ".join([line(run.specdec), run.model, run.turn_id]))
     if not found:
-        click.echo("No runs with a receipt are logged here yet.", err=True)
+        whose = f"{model}: no runs of this model" if model else "No runs with a receipt"
+        click.echo(f"{whose} are logged here yet.", err=True)

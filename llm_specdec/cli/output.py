@@ -1,5 +1,6 @@
 """How commands print: data on stdout, warnings on stderr, tables of at most 80 columns."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,6 +44,19 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
         ).rstrip()
         for row in rows
     ]
+
+
+def wrapped(text: str) -> list[str]:
+    """`text` over as many lines as it needs, the further ones set in; long names stay whole."""
+    inset = len(text) - len(text.lstrip())
+    return textwrap.wrap(
+        text.lstrip(),
+        WIDTH,
+        initial_indent=" " * inset,
+        subsequent_indent=" " * (inset or 4),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def clip(text: str, width: int) -> str:

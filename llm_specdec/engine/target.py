@@ -3,6 +3,7 @@
 import copy
 import functools
 import logging
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,9 @@ def load(folder: Path) -> Target:
     except FileNotFoundError as error:
         raise CheckpointError(f"{folder} holds no model that can be loaded: {error}") from error
     except ValueError as error:
-        raise UnsupportedError(f"mlx-lm cannot load {folder}: {error}") from error
+        # It may list every tensor it does not know.
+        why = textwrap.shorten(str(error), 300, placeholder=" …")
+        raise UnsupportedError(f"mlx-lm cannot load {folder}: {why}") from error
     thin.rearrange(model)
     evaluate(model)
     return Target(model, config, folder)

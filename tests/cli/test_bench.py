@@ -99,6 +99,13 @@ def test_list_shows_what_the_last_bench_said_and_that_it_is_stale(user, engine):
     assert "qwen: the bench of" in listed.stderr and "is stale: mlx was 0" in listed.stderr
 
 
+def test_a_pairing_without_a_drafter_has_nothing_to_gate(user, engine):
+    result = bench("plain")
+    assert result.exit_code == 2
+    assert "plain has no drafter, there is nothing to gate: try --lanes" in result.stderr
+    assert Store().benches() == []
+
+
 def test_the_gate_can_be_set(user, engine):
     assert run(engine, GOOD, "--gate", "200").exit_code == 1
     assert run(engine, BAD, "--gate", "0").exit_code == 1

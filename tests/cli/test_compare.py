@@ -94,6 +94,14 @@ def test_a_bench_of_another_machine_is_refused_against_a_logged_run(path):
     assert "machines differ (M4 Max, 16 cores, 128 GiB" in compare("bench:1", "qwen").stderr
 
 
+def test_no_line_is_wider_than_80_columns(path):
+    drafted, plain = log(path, "qwen/a-profile-with-a-name", cached_tokens=9), baseline(path)
+    shown = [compare(drafted, plain), compare(f"{drafted}@end-to-end", f"{plain}@decode")]
+    lines = [line for result in shown for line in result.stdout.splitlines()]
+    assert max(map(len, lines)) <= 80
+    assert drafted in shown[0].stdout and "warm runs compare" in shown[0].stdout
+
+
 def test_an_unknown_run_is_one_line(path):
     log(path)
     result = compare("qwen", "nobody")

@@ -42,6 +42,13 @@ def test_an_absent_database_is_an_empty_list_and_is_not_made(path):
     assert not path.exists()
 
 
+def test_a_model_without_runs_is_named(path):
+    log(path, "qwen")
+    assert specdec("logs", "-m", "nobody").stderr == (
+        "nobody: no runs of this model are logged here yet.\n"
+    )
+
+
 def test_a_file_that_is_no_database_is_one_line(path):
     path.write_text("no database " * 200)
     result = specdec("logs")
