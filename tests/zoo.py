@@ -318,6 +318,9 @@ class Scripted:
     def state(self) -> list[mx.array]:
         return []
 
+    def trims(self, length: int) -> bool:
+        return True
+
     def load_state(self, arrays: list[mx.array], tokens: Sequence[int]) -> None:
         self.known = len(tokens)
 

@@ -107,8 +107,13 @@ class TargetCache:
         """What `load_state` needs: a fixed number of arrays a layer, without spare room."""
         return [array for leaf in self._leaves for array in leaf.state()]
 
+    def trims(self, length: int) -> bool:
+        """Whether the `state()` of `length` tokens can be cut to any shorter length."""
+        return all(leaf.trims(length) for leaf in self._leaves)
+
     def load_state(self, arrays: list[mx.array], length: int) -> None:
-        """Take over the `state()` of a cache of the same model that covered `length` tokens."""
+        """Take over the `state()` of a cache of the same model that covered `length` tokens, or
+        more where such a state `trims`. The arrays given are never written to."""
         rest = list(arrays)
         for leaf in self._leaves:
             mine, rest = rest[: leaf.width], rest[leaf.width :]
@@ -199,6 +204,7 @@ class _Leaf(Protocol):
     def rollback(self, length: int) -> None: ...
     def arrays(self) -> list[mx.array]: ...
     def state(self) -> list[mx.array]: ...
+    def trims(self, length: int) -> bool: ...
     def stretched(self, length: int) -> list[mx.array]: ...
     def load(self, arrays: list[mx.array], length: int) -> None: ...
 
@@ -234,6 +240,9 @@ class _Attention:
         held = [mx.contiguous(array[..., rows, :]) for array in self.arrays()]
         return held or [mx.zeros((0,))] * self.width
 
+    def trims(self, length: int) -> bool:
+        return True
+
     def stretched(self, length: int) -> list[mx.array]:
         n = self._rows_of(length)
         return [
@@ -248,7 +257,9 @@ class _Attention:
     def load(self, arrays: list[mx.array], length: int) -> None:
         if length:
             half = self.width // 2
-            keys, values = tuple(arrays[:half]), tuple(arrays[half:])
+            # Slices are objects of their own: writing a row into one leaves `arrays` alone.
+            cut = [array[..., :length, :] for array in arrays]
+            keys, values = tuple(cut[:half]), tuple(cut[half:])
             dense = half == 1
             self.cache.keys = keys[0] if dense else keys
             self.cache.values = values[0] if dense else values
@@ -269,12 +280,15 @@ class _Window(_Attention):
         end = self.cache.offset - self.cache.start
         return slice(max(0, end - self.cache.max_size + 1), end)
 
+    def trims(self, length: int) -> bool:
+        return length < self.cache.max_size
+
     def _rows_of(self, length: int) -> int:
         return min(length, self.cache.max_size - 1)
 
     def load(self, arrays: list[mx.array], length: int) -> None:
         super().load(arrays, length)
-        self.cache.start = length - (arrays[0].shape[2] if length else 0)
+        self.cache.start = max(0, length - arrays[0].shape[2]) if length else 0
 
 
 class _Chunk(_Attention):
@@ -289,12 +303,15 @@ class _Chunk(_Attention):
     def _rows(self) -> slice:
         return slice(0, self.cache.offset - self.cache.start_position)
 
+    def trims(self, length: int) -> bool:
+        return length <= self.cache.chunk
+
     def _rows_of(self, length: int) -> int:
         return min(length, self.cache.chunk + length % self.cache.chunk)
 
     def load(self, arrays: list[mx.array], length: int) -> None:
         super().load(arrays, length)
-        self.cache.start_position = length - (arrays[0].shape[2] if length else 0)
+        self.cache.start_position = max(0, length - arrays[0].shape[2]) if length else 0
 
 
 class _Recurrent:
@@ -342,6 +359,9 @@ class _Recurrent:
 
     def state(self) -> list[mx.array]:
         return [mx.zeros((0,)) if a is None else mx.contiguous(a) for a in self.cache.cache]
+
+    def trims(self, length: int) -> bool:
+        return False
 
     def stretched(self, length: int) -> list[mx.array]:
         return self.state()

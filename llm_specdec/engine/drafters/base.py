@@ -92,6 +92,11 @@ class Drafter(Protocol):
         """Arrays to evaluate after prefill and to keep in the prefix cache (exact lengths)."""
         ...
 
+    def trims(self, length: int) -> bool:
+        """Whether a `state()` of `length` positions can be cut to any shorter length."""
+        ...
+
     def load_state(self, arrays: list[mx.array], tokens: Sequence[int]) -> None:
-        """Restore `state()` of a drafter that was told exactly `tokens` (c[0..n-1])."""
+        """Restore `state()` of a drafter that was told exactly `tokens` (c[0..n-1]), or `tokens`
+        and more where such a state `trims`. The arrays given are never written to."""
         ...

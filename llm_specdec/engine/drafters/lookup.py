@@ -65,6 +65,9 @@ class LookupDrafter:
     def state(self) -> list[mx.array]:
         return []
 
+    def trims(self, length: int) -> bool:
+        return True
+
     def load_state(self, arrays: list[mx.array], tokens: Sequence[int]) -> None:
         self.start(tokens[0])
         self.extend(tokens[1:], {})

@@ -59,6 +59,9 @@ class ModelDrafter:
         self._read_ahead()
         return self._cache.state()
 
+    def trims(self, length: int) -> bool:
+        return self._cache.trims(length)
+
     def load_state(self, arrays: list[mx.array], tokens: Sequence[int]) -> None:
         self.start(tokens[-1])
         self._length = len(tokens)

@@ -190,6 +190,9 @@ class DFlashDrafter:
         self._absorb()
         return self._cache.stored()
 
+    def trims(self, length: int) -> bool:
+        return self._cache.keep is None or length <= self._cache.keep
+
     def load_state(self, arrays: list[mx.array], tokens: Sequence[int]) -> None:
         self.start(tokens[-1])
         if self._shortlist:

@@ -72,8 +72,10 @@ class ContextCache:
         return [buffer[..., start : self.rows, :] for pair in pairs for buffer in pair]
 
     def restore(self, arrays: list[mx.array], position: int) -> None:
-        """Take in `stored()` of a cache whose next position was `position`."""
-        self.keys, self.values = arrays[::2], arrays[1::2]
+        """Take in `stored()` of a cache whose next position was `position`, or a later one
+        where no row had gone out of sight."""
+        cut = [array[..., :position, :] for array in arrays]  # never written to: see `reserve`
+        self.keys, self.values = cut[::2], cut[1::2]
         self.rows = self.keys[0].shape[2]
         self.first = position - self.rows
 

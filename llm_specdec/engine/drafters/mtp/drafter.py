@@ -88,6 +88,9 @@ class MTPDrafter:
         self._read_rows()
         return list(self._cache.keys_and_values()) if self._slots else []
 
+    def trims(self, length: int) -> bool:
+        return True
+
     def load_state(self, arrays: list[mx.array], tokens: Sequence[int]) -> None:
         self._clear()
         self._shortlist.start(tokens)
