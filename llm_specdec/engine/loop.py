@@ -4,6 +4,7 @@ Invariant (DESIGN §4.2): outside a round the target's cache covers exactly the 
 tokens but the last, the pending token; at every end, an interrupt too, that holds again.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from llm_specdec.engine.constraints import Constraint
 from llm_specdec.engine.drafters.base import Drafter, Hidden, Proposal
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.policy import Policy
+from llm_specdec.engine.prefix_cache import Entry, PrefixCache
 from llm_specdec.engine.randomness import Purpose, key
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.taps import Taps
@@ -29,7 +31,9 @@ PREFILL_STEP = 2048  # tokens a chunk, as mlx-lm's generate_step
 class Request:
     """One run. `ends_at(token)` is asked once for every committed token, in order, and ends
     the run after that token (a stop string is complete); `eos` tokens end it too. A token must
-    be allowed by all `constraints`, which belong to this run alone."""
+    be allowed by all `constraints`, which belong to this run alone. `boundaries` gives the
+    lengths of the prompt's beginnings that other prompts are likely to share; asked where such
+    a beginning's state must be kept while the prompt is read."""
 
     prompt: Sequence[int]
     max_tokens: int
@@ -38,6 +42,7 @@ class Request:
     seed: int = 0
     ends_at: Callable[[int], bool] = lambda token: False
     constraints: Sequence[Constraint] = ()
+    boundaries: Callable[[], Sequence[int]] = lambda: ()
 
 
 @dataclass
@@ -77,7 +82,7 @@ class Pass:
 
 
 class Run:
-    """Decodes one request; iterate `tokens()` once, then read `tally`.
+    """Decodes one request; iterate `tokens()` once, then read `tally`, `cached` and `entries()`.
 
     lookup: proposes in the drafter's place where it has something better, as `policy` judges.
     """
@@ -91,13 +96,19 @@ class Run:
         request: Request,
         meter: Meter,
         lookup: Drafter | None = None,
+        prefix_cache: PrefixCache | None = None,
     ) -> None:
         self.target, self.cache, self.drafter = target, cache, drafter
         self.drafters = [found for found in (drafter, lookup) if found is not None]
         self.policy, self.request, self.meter = policy, request, meter
+        self.prefix_cache = prefix_cache
         self.taps: Taps | None = None
         self.tally = Tally()
         self.history = History(request.prompt, target.vocab_size)
+        self.cached = 0  # prompt tokens whose states came from the prefix cache
+        self._told = 0  # committed tokens that the drafters know; 0: not known, see `_drafting`
+        self._checkpoints: list[Entry] = []
+        self._failed = False
         self._finished = False
 
     @property
@@ -109,6 +120,7 @@ class Run:
         """Yield the tokens of each round as they are committed; none for a part of the prompt."""
         self.taps = Taps(self.target.model, self.drafter.taps if self.drafter else ())
         try:
+            self._restore()
             yield from self._prefill()
             while not self._finished:
                 drafter, length = self._next_draft()
@@ -116,6 +128,11 @@ class Run:
                     yield from self._plain()
                 else:
                     yield self._round(drafter, length)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException:
+            self._failed = True
+            raise
         finally:
             self.cache.rollback(min(self.cache.length, self.length - 1))
             self.taps.remove()
@@ -123,20 +140,41 @@ class Run:
 
     # Prefill
 
+    def _restore(self) -> None:
+        """Begin with the longest beginning of the prompt whose states are kept."""
+        prompt = self.request.prompt
+        self.meter.add("prefill")  # what came before
+        found = self.prefix_cache.longest(prompt) if self.prefix_cache else None
+        if found is None:
+            with self._drafting(tells=1):
+                for drafter in self.drafters:
+                    drafter.start(prompt[0])
+            return
+        self.cache.load_state(found.entry.target, found.length)
+        with self._drafting(tells=found.length + 1):
+            for drafter in self.drafters:
+                kept = found.entry.drafter if drafter is self.drafter else []
+                drafter.load_state(kept, prompt[: found.length + 1])
+        mx.eval(self.cache.arrays(), self._drafter_state())
+        self.cached = found.length
+        self.meter.add("restore")
+
     def _prefill(self) -> Iterator[list[int]]:
         """Read the prompt, a chunk a step, and draw the first token, so that TTFT never hides
         draft tokens."""
         prompt, start = self.request.prompt, self.cache.length
-        for drafter in self.drafters:
-            drafter.start(prompt[0])
+        boundaries = self._boundaries()
+        # The last token goes alone: only its row needs the output matrix.
+        stops = [*boundaries, len(prompt) - 1, len(prompt)]
         while start < len(prompt):
-            # The last token goes alone: only its row needs the output matrix.
-            stop = min(start + PREFILL_STEP, max(len(prompt) - 1, start + 1))
+            stop = min(start + PREFILL_STEP, next(stop for stop in stops if stop > start))
             logits = self.target.forward(mx.array(list(prompt[start:stop])), self.cache)
             hidden = self._hidden()
             if stop < len(prompt):
                 self._extend(prompt[start + 1 : stop + 1], hidden)
                 mx.eval(self.cache.arrays(), self._drafter_state())
+                if stop in boundaries:
+                    self._checkpoints.append(self._entry(prompt[: stop + 1]))
                 mx.clear_cache()
                 yield []
             start = stop
@@ -146,12 +184,58 @@ class Run:
         self.meter.first_token()
         yield tokens
 
+    # What the prefix cache keeps
+
+    def entries(self) -> list[Entry]:
+        """The states worth keeping, once the run has ended: those at boundaries of the prompt
+        where the end's may not be cut, and the end's. None of a run that failed."""
+        if self._failed:
+            return []
+        tokens = [*self.request.prompt, *self.tally.completion][: self._told]
+        if not self.cache.can_rollback(len(tokens) - 1):  # an interrupt came at a bad moment
+            return self._checkpoints
+        self.cache.rollback(len(tokens) - 1)
+        return [*self._checkpoints, self._entry(tokens)]
+
+    def _boundaries(self) -> list[int]:
+        """Lengths at which prefill stops and keeps the state, far enough apart to be worth it;
+        none where the end's state will serve all shorter ones."""
+        prompt = self.request.prompt
+        if self.prefix_cache is None or self._trims(len(prompt) + self.request.max_tokens):
+            return []
+        found = [self.cached]
+        for length in sorted((*self.request.boundaries(), len(prompt) - 1)):
+            if found[-1] + self.prefix_cache.least <= length < len(prompt):
+                found.append(length)
+        return found[1:]
+
+    def _entry(self, tokens: Sequence[int]) -> Entry:
+        """The states now, after all of `tokens` but the last, as copies of exact length."""
+        target = self.cache.state()
+        drafter = [mx.contiguous(array) for array in self._drafter_state()]
+        mx.eval(target, drafter)
+        return Entry(tuple(tokens), target, drafter, exact=not self._trims(len(tokens) - 1))
+
+    def _trims(self, length: int) -> bool:
+        drafter = self.drafter
+        return self.cache.trims(length) and (drafter is None or drafter.trims(length))
+
+    @contextlib.contextmanager
+    def _drafting(self, tells: int = 0) -> Iterator[None]:
+        """Around calls that change a drafter: what one knows that was interrupted in the midst
+        of them is not known. `tells`: committed tokens it learns."""
+        told, self._told = self._told, 0
+        yield
+        self._told = told + tells
+
     # Rounds with a draft
 
     def _round(self, drafter: Drafter, length: int) -> list[int]:
         source = drafter.source
         synced = self.meter.begin_round(length)
-        proposal = drafter.propose(length, Drawing(self.history, self.request, self.length))
+        with self._drafting():
+            drawing = Drawing(self.history, self.request, self.length)
+            proposal = drafter.propose(length, drawing)
         if synced:
             mx.eval(proposal.tokens, proposal.probs)
         else:
@@ -278,15 +362,17 @@ class Run:
         self.tally.finish_reason = reason
 
     def _extend(self, next_tokens: Sequence[int], hidden: Hidden) -> None:
-        for drafter in self.drafters:
-            drafter.extend(next_tokens, hidden)
+        with self._drafting(tells=len(next_tokens)):
+            for drafter in self.drafters:
+                drafter.extend(next_tokens, hidden)
 
     def _hidden(self) -> Hidden:
         """Hidden states of the last pass that the drafter reads."""
         return self.taps.take() if self.taps else {}
 
     def _drafter_state(self) -> list[mx.array]:
-        return self.drafter.state() if self.drafter else []
+        with self._drafting():
+            return self.drafter.state() if self.drafter else []
 
 
 class Drawing:

@@ -19,6 +19,7 @@ from llm_specdec.engine.loop import PREFILL_STEP, Request, Run
 from llm_specdec.engine.measure import measure
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.policy import Auto, Fixed, Policy
+from llm_specdec.engine.prefix_cache import PrefixCache
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.target import Target
 from llm_specdec.engine.transforms import History, Sampling, penalise
@@ -94,8 +95,10 @@ class Session:
         kv_bits: int | None = None,
         costs: Costs | None = None,
         history: Sequence[tuple[int, int]] = (),
+        prefix_cache: PrefixCache | None = None,
     ) -> Run:
-        """Prepare one run; iterate its `tokens()`.
+        """Prepare one run; iterate its `tokens()`, then put its `entries()` into the prefix
+        cache, where there is one.
 
         draft_tokens "auto" adapts the length to `costs` and to acceptance, and lets a long
         lookup match replace the drafter's proposal; without costs it is a short fixed one and
@@ -108,7 +111,7 @@ class Session:
         mx.reset_peak_memory()
         helps_out = policy.adapts and self.weights.kind in ("model", "mtp", "dflash")
         lookup = LookupDrafter(LONG_MATCH) if helps_out else None
-        return Run(self.target, cache, self.drafter, policy, request, meter, lookup)
+        return Run(self.target, cache, self.drafter, policy, request, meter, lookup, prefix_cache)
 
     def _check_bias(self, sampling: Sampling) -> None:
         highest = max(sampling.logit_bias, default=-1)

@@ -70,6 +70,8 @@ class ModelDrafter:
     def _drop_drafts(self) -> None:
         """Cover committed tokens only, the last one not; those uncovered wait."""
         covered = min(self._cache.length, self._length - 1)
+        while not self._cache.can_rollback(covered):
+            covered -= 1  # inside the pass that read what waited: it will be read again
         self._cache.rollback(covered)
         self._waiting = self._waiting[len(self._waiting) - (self._length - covered) :]
 

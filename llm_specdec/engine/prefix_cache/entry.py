@@ -56,7 +56,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Found:
-    """An entry and how many of its positions the prompt can use (at least one)."""
+    """An entry and how many of its positions the prompt can use (at least one). A tier that
+    must read them may give an entry cut to just these."""
 
     entry: Entry
     length: int

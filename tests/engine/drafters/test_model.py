@@ -52,3 +52,12 @@ def test_a_restored_drafter_drafts_the_same(target, after):
     restored.load_state(kept, TOKENS)
     assert drafts(restored, 4, len(TOKENS)) == expected
     assert drafts(drafter, 4, len(TOKENS)) == expected
+
+
+def test_a_state_is_kept_although_drafts_lie_beyond_tokens_that_waited(target):
+    """As after an interrupt: the first draft's pass read three committed tokens at once."""
+    drafter = told(target, TOKENS[:37], TOKENS[37:])
+    drafts(drafter, 3, len(TOKENS))
+    restored = ModelDrafter(target, target.vocab_size)
+    restored.load_state(drafter.state(), TOKENS)
+    assert drafts(restored, 4, len(TOKENS)) == drafts(told(target, TOKENS), 4, len(TOKENS))
