@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import llm
+from llm.parts import StreamEvent
 
 from llm_specdec import chat, receipts, settings
 from llm_specdec.errors import ContextError, UsageError
+from llm_specdec.events import Events
 from llm_specdec.options import told_apart
 from llm_specdec.registry import Pairing
 from llm_specdec.setup import Setup, load, sampling
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from llm_specdec.engine.loop import Request, Run
     from llm_specdec.engine.phases import Meter
     from llm_specdec.engine.session import Session, Weights
+    from llm_specdec.engine.text import TextStream
 
 
 class Answer:
@@ -49,7 +52,7 @@ class Answer:
         self._log = _log_database()
         self._warn()
 
-    def stream(self, job: Job) -> Generator[str, None, None]:
+    def stream(self, job: Job) -> Generator[StreamEvent, None, None]:
         """Load, run and leave a receipt, on the thread that runs models."""
         start = time.perf_counter()
         weights = self.setup.weights()
@@ -59,11 +62,18 @@ class Answer:
         tokenizer = session.tokenizer  # read here, while loading is timed
         load_ms = 1000 * (time.perf_counter() - start)
         from llm_specdec.engine.phases import Meter
+        from llm_specdec.engine.sections import sections_of
         from llm_specdec.engine.text import TextStream
 
         meter = Meter()
-        text = TextStream(tokenizer.detokenizer, self.values["stop"])
-        request = self._request(session, text)
+        tools = chat.tools_for(self.prompt)
+        sections = sections_of(tokenizer, bool(tools))
+        rendered = self._rendered(tokenizer, tools)
+        if tools and not sections.parse:
+            raise UsageError("mlx-lm cannot read the tool calls of this model: leave -T out")
+        text = TextStream(tokenizer.detokenizer, self.values["stop"], sections, rendered.opening)
+        events = Events(sections, tools, self.prompt, self.response)
+        request = self._request(session, rendered.tokens, text)
         self._admit(weights, len(request.prompt))
         run = session.run(
             request,
@@ -77,15 +87,13 @@ class Answer:
         job.keeps = True
         try:
             for _ in tokens:
-                if shown := text.take():
-                    yield shown
+                yield from events.of(text.take())
                 if job.cancelled:
                     break
-            if shown := text.finish():
-                yield shown
+            yield from events.of(text.finish())
         finally:
             tokens.close()  # type: ignore[attr-defined]
-            self._leave_receipt(run, meter, request, load_ms)
+            self._leave_receipt(run, meter, request, load_ms, text.reasoning)
 
     def _history(self) -> list[tuple[int, int]]:
         """Acceptance of the pairing's logged runs, the policy's prior; none with a seed of the
@@ -107,10 +115,9 @@ class Answer:
         messages = chat.messages_for(self.prompt, None)
         return sum(len(message["content"].encode()) for message in messages) // 8
 
-    def _request(self, session: "Session", text: Any) -> "Request":
+    def _request(self, session: "Session", prompt: list[int], text: "TextStream") -> "Request":
         from llm_specdec.engine.loop import Request
 
-        prompt = self._prompt_tokens(session)
         context = self.setup.context(session.target.context)
         room = context - len(prompt)
         if room < 1:
@@ -128,7 +135,7 @@ class Answer:
             ends_at=text.feed,
         )
 
-    def _prompt_tokens(self, session: "Session") -> list[int]:
+    def _rendered(self, tokenizer: Any, tools: list[dict[str, Any]]) -> chat.Rendered:
         system = self.values["system"]
         if system == "forbid" and self.prompt.system:
             raise UsageError(
@@ -139,10 +146,10 @@ class Answer:
         messages = chat.messages_for(self.prompt, default)
         if not any(message["content"].strip() for message in messages):
             raise UsageError("the prompt is empty: give some text")
-        tokens = chat.tokens_for(session.tokenizer, messages, self.values)
-        if not tokens:
+        rendered = chat.render(tokenizer, messages, self.values, tools)
+        if not rendered.tokens:
             raise UsageError("the prompt is empty: give some text")
-        return tokens
+        return rendered
 
     def _warn(self) -> None:
         warnings = self.resolution.warnings
@@ -152,17 +159,18 @@ class Answer:
             click.echo(f"Warning: {warning}", err=True)
 
     def _leave_receipt(
-        self, run: "Run", meter: "Meter", request: "Request", load_ms: float
+        self, run: "Run", meter: "Meter", request: "Request", load_ms: float, reasoning: int
     ) -> None:
         """Set usage and response_json, also where the run ended early: llm logs an interrupted
         response that returned."""
-        receipt = receipts.payload(self.setup.measured(run, meter, request, load_ms))
+        receipt = receipts.payload(self.setup.measured(run, meter, request, load_ms, reasoning))
         self.response.response_json = {"specdec": receipt}
         self.response.set_usage(
             input=receipt["tokens"]["prompt"],
             output=receipt["tokens"]["completion"],
             details={
                 "cached": receipt["tokens"]["cached"],
+                **({"reasoning": reasoning} if reasoning else {}),
                 "drafted": receipt["draft"]["drafted"],
                 "accepted": receipt["draft"]["accepted"],
             },

@@ -1,25 +1,33 @@
 """llm's messages → prompt tokens, through the target's own chat template."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import llm
-from llm.parts import TextPart
+from llm.parts import Message, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
 from llm_specdec import thinking
 from llm_specdec.errors import UsageError
+from llm_specdec.templates import read, template_text
+
+Messages = Sequence[Mapping[str, Any]]
+
+
+class Rendered(NamedTuple):
+    """Token ids of a conversation, and the end of its text that opens the answer."""
+
+    tokens: list[int]
+    opening: str
 
 
 def messages_for(prompt: llm.Prompt, default_system: str | None) -> list[dict[str, Any]]:
-    """The whole conversation as the template takes it.
+    """The whole conversation in the form that templates take.
 
     `prompt.messages` is the full chain, but with `-c -s NEW` the new system text stands only
-    in `prompt.system`: it replaces the old one. Thinking of earlier turns is left out.
+    in `prompt.system`: it replaces the old one. Each result of a tool is a message of its own.
     Raises UsageError for bytes that are no UTF-8, which Python hands on as lone surrogates.
     """
-    messages = [
-        {"role": message.role, "content": _text(message.parts)} for message in prompt.messages
-    ]
+    messages = [found for message in prompt.messages for found in _messages(message)]
     system = prompt.system or _first_system(messages) or default_system
     spoken = [message for message in messages if message["role"] != "system"]
     found = [{"role": "system", "content": system}, *spoken] if system else spoken
@@ -28,44 +36,99 @@ def messages_for(prompt: llm.Prompt, default_system: str | None) -> list[dict[st
     return found
 
 
-def tokens_for(
-    tokenizer: Any, messages: Sequence[Mapping[str, Any]], values: Mapping[str, Any]
-) -> list[int]:
-    """Token ids of the rendered conversation, the template's generation prompt included.
+def tools_for(prompt: llm.Prompt) -> list[dict[str, Any]]:
+    """The tools on offer, as JSON schemas."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description or "",
+                "parameters": tool.input_schema or {"type": "object", "properties": {}},
+            },
+        }
+        for tool in prompt.tools
+        if isinstance(tool, llm.Tool)
+    ]
+
+
+def render(
+    tokenizer: Any,
+    messages: Messages,
+    values: Mapping[str, Any],
+    tools: Sequence[Mapping[str, Any]] = (),
+) -> Rendered:
+    """The conversation as the model reads it, the template's generation prompt included.
 
     values: the settings in effect; thinking and chat_template_kwargs reach the template.
     A model without a chat template (a base model) gets the texts as they are.
     Raises UsageError for what the template does not know, or refuses.
     """
+    text = template_text(tokenizer, bool(tools))
+    if tools and text is not None and not (text and read(text).tools):
+        raise UsageError("this model's chat template has no tools: leave -T out")
+    if not tokenizer.has_chat_template:
+        joined = "\n\n".join(message["content"] for message in messages)
+        return Rendered(list(tokenizer.encode(joined)), "")
     arguments = thinking.template_arguments(
-        template_text(tokenizer), values["thinking"], values["chat_template_kwargs"]
+        text, values["thinking"], values["chat_template_kwargs"]
     )
-    if tokenizer.has_chat_template:
+    if tools:
+        arguments["tools"] = list(tools)
+    messages = _with_reasoning(messages, text)
+
+    def applied(**how: Any) -> Any:
         try:
-            tokens: list[int] = tokenizer.apply_chat_template(
-                list(messages), add_generation_prompt=True, **arguments
-            )
+            return tokenizer.apply_chat_template(messages, **how, **arguments)
         except Exception as error:  # a template may raise anything, and says so in its own words
             raise UsageError(
                 f"the model's chat template refuses this conversation: {error}"
             ) from None
-        return list(tokens)
-    text = "\n\n".join(message["content"] for message in messages)
-    return list(tokenizer.encode(text))
+
+    tokens = list(applied(add_generation_prompt=True))
+    whole = applied(add_generation_prompt=True, tokenize=False)
+    bare = applied(add_generation_prompt=False, tokenize=False)
+    return Rendered(tokens, whole.removeprefix(bare) if whole.startswith(bare) else "")
 
 
-def template_text(tokenizer: Any) -> str | None:
-    """The chat template; "" for a model without one, None where mlx-lm renders in Python."""
-    found = tokenizer.chat_template
-    if isinstance(found, dict):  # several by name
-        found = found.get("default")
-    if isinstance(found, str):
-        return found
-    return None if tokenizer.has_chat_template else ""
+def _messages(message: Message) -> Iterator[dict[str, Any]]:
+    """What one of llm's messages is for a template; "reasoning" is renamed or dropped later."""
+    for part in message.parts:
+        if isinstance(part, ToolResultPart):
+            yield {
+                "role": "tool",
+                "name": part.name,
+                "tool_call_id": part.tool_call_id,
+                "content": part.output,
+            }
+    content = "".join(part.text for part in message.parts if isinstance(part, TextPart))
+    calls = [_call(part) for part in message.parts if isinstance(part, ToolCallPart)]
+    thought = "".join(part.text for part in message.parts if isinstance(part, ReasoningPart))
+    if message.role != "tool" or content:
+        yield {
+            "role": message.role,
+            "content": content,
+            **({"reasoning": thought} if thought else {}),
+            **({"tool_calls": calls} if calls else {}),
+        }
 
 
-def _text(parts: Sequence[Any]) -> str:
-    return "".join(part.text for part in parts if isinstance(part, TextPart))
+def _call(part: ToolCallPart) -> dict[str, Any]:
+    function = {"name": part.name, "arguments": part.arguments}
+    return {"type": "function", "id": part.tool_call_id, "function": function}
+
+
+def _with_reasoning(messages: Messages, template: str | None) -> list[dict[str, Any]]:
+    """Thinking of earlier turns under the name that the template reads; it knows which to keep.
+    One that reads none gets none."""
+    if not any("reasoning" in message for message in messages):
+        return [dict(message) for message in messages]
+    key = "reasoning_content" if template is None else read(template).reasoning
+    found = []
+    for message in messages:
+        thought = {key: message["reasoning"]} if key and "reasoning" in message else {}
+        found.append({k: v for k, v in message.items() if k != "reasoning"} | thought)
+    return found
 
 
 def _encodable(text: str) -> bool:
@@ -76,5 +139,5 @@ def _encodable(text: str) -> bool:
     return True
 
 
-def _first_system(messages: Sequence[Mapping[str, Any]]) -> str | None:
+def _first_system(messages: Messages) -> str | None:
     return next((m["content"] for m in messages if m["role"] == "system" and m["content"]), None)

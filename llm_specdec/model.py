@@ -42,6 +42,7 @@ class _Specdec(_BaseModel):
     """What the two kinds of llm model have in common: `NAME` or `NAME/PROFILE`."""
 
     can_stream = True
+    supports_tools = True  # said before a template was read; one without tools is an error
     Options = _options()  # type: ignore[assignment]
 
     def __init__(self, model_id: str, pairing: Pairing, profile: str | None) -> None:
@@ -62,7 +63,7 @@ class SpecdecModel(_Specdec, llm.Model):
         stream: bool,
         response: llm.Response,
         conversation: llm.Conversation | None,
-    ) -> Iterator[str]:
+    ) -> Iterator[str | StreamEvent]:
         with _in_llms_terms():
             yield from interruptible(Reading(self._answer(prompt, response).stream))
 

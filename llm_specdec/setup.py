@@ -99,7 +99,12 @@ class Setup:
         return costs.costs_for(loaded, self.values["kv_bits"], tell=tell, anew=anew, measure=worth)
 
     def measured(
-        self, run: "Run", meter: "Meter", request: "Request", load_ms: float
+        self,
+        run: "Run",
+        meter: "Meter",
+        request: "Request",
+        load_ms: float,
+        reasoning_tokens: int = 0,
     ) -> receipts.Run:
         """A run that ended, however it ended, in plain numbers."""
         from llm_specdec.engine.phases import SYNC_EVERY
@@ -113,6 +118,7 @@ class Setup:
             lane=self._lane_of(run),
             prompt_tokens=len(request.prompt),
             cached_tokens=0,
+            reasoning_tokens=reasoning_tokens,
             completion_ids=tally.completion,
             ttft_ms=1000 * (meter.wall if meter.ttft is None else meter.ttft),
             wall_ms=1000 * meter.wall,

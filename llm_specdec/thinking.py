@@ -5,61 +5,15 @@ Templates name their switch as they like: `enable_thinking`, `thinking`, `reason
 setting that it would ignore is an error and not a silent nothing.
 """
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llm_specdec.errors import UsageError
-
-if TYPE_CHECKING:
-    from jinja2 import nodes
+from llm_specdec.templates import EFFORT, Template, read
 
 SWITCHES = ("enable_thinking", "thinking")  # true or false
-EFFORT, BUDGET = "reasoning_effort", "thinking_budget"
+BUDGET = "thinking_budget"
 EFFORTS = ("low", "medium", "high")  # where a template takes any word, what models were taught
-_GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")  # transformers' own tag
-_GIVEN = {
-    "messages", "tools", "documents", "add_generation_prompt", "continue_final_message",
-    "bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token",
-    "raise_exception", "strftime_now", "namespace", "range", "dict", "lipsum", "cycler", "joiner",
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Template:
-    """What a chat template reads beside the conversation; efforts: the words it compares."""
-
-    arguments: frozenset[str]
-    efforts: tuple[str, ...]
-    thinks: bool  # it speaks of thinking, switch or not
-
-
-def read(text: str) -> Template:
-    """Raises UsageError where the template is no Jinja."""
-    import jinja2
-    from jinja2 import meta
-
-    environment = jinja2.Environment(extensions=["jinja2.ext.loopcontrols"])  # never rendered
-    try:
-        tree = environment.parse(_GENERATION.sub("", text))
-        efforts = _compared_with(tree, EFFORT)  # first: what follows folds constants in place
-        names = meta.find_undeclared_variables(tree)
-    except jinja2.TemplateError as error:
-        raise UsageError(f"the model's chat template cannot be read: {error}") from None
-    return Template(frozenset(names - _GIVEN), efforts, "<think" in text)
-
-
-def _compared_with(tree: "nodes.Template", name: str) -> tuple[str, ...]:
-    """The words that a template compares a variable with."""
-    from jinja2 import nodes
-
-    words: dict[str, None] = {}
-    for comparison in tree.find_all(nodes.Compare):
-        if any(found.name == name for found in comparison.find_all(nodes.Name)):
-            constants = (constant.value for constant in comparison.find_all(nodes.Const))
-            words |= dict.fromkeys(word for word in constants if isinstance(word, str))
-    return tuple(words)
 
 
 def template_arguments(

@@ -99,7 +99,7 @@ class Sessions:
         if values["system"] not in ("allow", "forbid"):
             messages.insert(0, {"role": "system", "content": values["system"]})
         tokenizer = self._session(self._baseline).tokenizer
-        return chat.tokens_for(tokenizer, messages, values)
+        return chat.render(tokenizer, messages, values).tokens
 
     def greedy(self, config: str, prompt: Sequence[int]) -> list[int]:
         values = self._setups[config].values | GREEDY | self._penalties()

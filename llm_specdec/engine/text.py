@@ -1,50 +1,133 @@
-"""Tokens to text while they arrive: no half characters, no part of a stop string."""
+"""Tokens to text while they arrive: thinking, answer and tool calls apart; no half characters,
+no part of a marker or of a stop string."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+from mlx_lm.generate import TextStateMachine
+
+from llm_specdec.engine.sections import REASONING, TEXT, TOOL, Sections
+
+
+class Piece(NamedTuple):
+    """Text of one section; a tool call comes whole, `closed` where its end marker came too."""
+
+    section: str
+    text: str
+    closed: bool = True
 
 
 class TextStream:
-    """Feeds committed tokens to mlx-lm's streaming detokenizer and watches for stop strings.
+    """Feeds committed tokens to mlx-lm's streaming detokenizer, splits what it gives into
+    sections and watches the answer for stop strings.
 
     `feed` is told of each committed token and says whether a stop string is now complete;
-    `take` gives the text that can be shown: what might still become a stop string waits.
+    `take` gives the pieces that can be shown: what might still become a marker or a stop string
+    waits. White space next to a marker is layout and is dropped.
+    opening: the end of the prompt that belongs to the answer, such as `<think>`.
     """
 
-    def __init__(self, detokenizer: Any, stop: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        detokenizer: Any,
+        stop: Sequence[str] = (),
+        sections: Sections | None = None,
+        opening: str = "",
+    ) -> None:
+        sections = sections or Sections()
         self._detokenizer = detokenizer
         self._detokenizer.reset()
+        self._state = TextStateMachine(sections.edges).make_state(sections.first)
+        self.section = sections.first  # that the next token belongs to, by the text so far
+        self._end_marker = max(len(sections.think_end), 1)
         self._stop = [text for text in stop if text]
-        self._held = ""
+        self._held = ""  # of the answer: it may become a stop string
+        self._space = ""  # white space that may turn out to stand before a marker
+        self._call = ""
+        self._fresh = False  # right after a marker
+        self._ready: list[Piece] = []
         self.stopped_by: str | None = None
+        self._read(opening)
+        self._ready = []
+        self.reasoning = 0  # tokens between the markers of thinking
 
     def feed(self, token: int) -> bool:
+        before = self.section
         self._detokenizer.add_token(token)
-        self._held += self._detokenizer.last_segment
-        return self._stops()
+        self._read(self._detokenizer.last_segment)
+        if before == REASONING:
+            # The tokens that began its end marker were counted before it was complete.
+            inside = self.section == REASONING
+            self.reasoning = max(0, self.reasoning + (1 if inside else 1 - self._end_marker))
+        return self.stopped_by is not None
 
-    def take(self) -> str:
-        keep = 0 if self.stopped_by else self._partial()
-        shown = self._held[: len(self._held) - keep]
-        self._held = self._held[len(shown) :]
-        return shown
+    def take(self) -> list[Piece]:
+        ready, self._ready = self._ready, []
+        return ready
 
-    def finish(self) -> str:
+    def finish(self) -> list[Piece]:
         """The rest of the text once the run has ended."""
         if not self.stopped_by:
             self._detokenizer.finalize()
-            self._held += self._detokenizer.last_segment
-            self._stops()
-        shown, self._held = self._held, ""
-        return shown
+            self._read(self._detokenizer.last_segment)
+            self._state, rest, _ = TextStateMachine.flush(self._state)
+            self._add(rest)
+            self._leave(ended=True)
+        return self.take()
 
-    def _stops(self) -> bool:
-        """Cut the text before the first stop string found in it."""
+    def _read(self, text: str) -> None:
+        self._state, (first, *others) = TextStateMachine.split(self._state, text)
+        self._add(first[1])
+        for section, part in others:  # a marker stood before each of them
+            if self.stopped_by:
+                return
+            self._leave()
+            self.section, self._fresh = section, True
+            self._add(part)
+
+    def _add(self, text: str) -> None:
+        """More text of the section under way."""
+        if self.section == TOOL:
+            self._call += text
+        elif self.section == TEXT:
+            self._answer(text)
+        elif self.section == REASONING:
+            self._show(text)
+
+    def _leave(self, ended: bool = False) -> None:
+        """The section under way is over: by a marker, or with the run."""
+        if self.section == TOOL:
+            self._ready.append(Piece(TOOL, self._call, closed=not ended))
+            self._call = ""
+        elif self.section == TEXT:
+            self._show(self._held)
+            self._held = ""
+        if ended and self.section == TEXT and self._space:
+            self._ready.append(Piece(TEXT, self._space))
+        self._space = ""
+
+    def _answer(self, text: str) -> None:
+        self._held += text
         found = [(self._held.find(text), text) for text in self._stop if text in self._held]
-        if found and not self.stopped_by:
+        if found:
             at, self.stopped_by = min(found)
-            self._held = self._held[:at]
-        return bool(found)
+            shown, self._held = self._held[:at], ""
+            self._show(shown)
+            self._leave(ended=True)
+        else:
+            end = len(self._held) - self._partial()
+            shown, self._held = self._held[:end], self._held[end:]
+            self._show(shown)
+
+    def _show(self, text: str) -> None:
+        text = self._space + text
+        if self._fresh:
+            text = text.lstrip()
+        shown = text.rstrip()
+        self._space = text[len(shown) :]
+        if shown:
+            self._fresh = False
+            self._ready.append(Piece(self.section, shown))
 
     def _partial(self) -> int:
         """Length of the longest end of the text that begins a stop string."""

@@ -56,6 +56,7 @@ class Run:
     sampling: Mapping[str, Any] = field(default_factory=dict)
     deviations: Sequence[Any] = ()
     peak_memory_bytes: int | None = None
+    reasoning_tokens: int = 0  # of the completion
 
 
 def payload(run: Run) -> dict[str, Any]:
@@ -78,6 +79,7 @@ def payload(run: Run) -> dict[str, Any]:
                 "prompt": run.prompt_tokens,
                 "cached": run.cached_tokens,
                 "completion": completion,
+                "reasoning": run.reasoning_tokens,
             },
             "draft": {
                 "rounds": run.rounds,
