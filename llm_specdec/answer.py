@@ -22,8 +22,10 @@ from llm_specdec.setup import Setup, load, sampling
 from llm_specdec.worker import Job
 
 if TYPE_CHECKING:
+    from llm_specdec.engine.constraints import Constraint
     from llm_specdec.engine.loop import Request, Run
     from llm_specdec.engine.phases import Meter
+    from llm_specdec.engine.sections import Sections
     from llm_specdec.engine.session import Session, Weights
     from llm_specdec.engine.text import TextStream
 
@@ -73,7 +75,7 @@ class Answer:
             raise UsageError("mlx-lm cannot read the tool calls of this model: leave -T out")
         text = TextStream(tokenizer.detokenizer, self.values["stop"], sections, rendered.opening)
         events = Events(sections, tools, self.prompt, self.response)
-        request = self._request(session, rendered.tokens, text)
+        request = self._request(session, rendered.tokens, text, sections)
         self._admit(weights, len(request.prompt))
         run = session.run(
             request,
@@ -115,7 +117,9 @@ class Answer:
         messages = chat.messages_for(self.prompt, None)
         return sum(len(message["content"].encode()) for message in messages) // 8
 
-    def _request(self, session: "Session", prompt: list[int], text: "TextStream") -> "Request":
+    def _request(
+        self, session: "Session", prompt: list[int], text: "TextStream", sections: "Sections"
+    ) -> "Request":
         from llm_specdec.engine.loop import Request
 
         context = self.setup.context(session.target.context)
@@ -133,7 +137,20 @@ class Answer:
             sampling=sampling(self.values),
             seed=secrets.randbits(63) if self.values["seed"] is None else self.values["seed"],
             ends_at=text.feed,
+            constraints=self._constraints(session, text, sections),
         )
+
+    def _constraints(
+        self, session: "Session", text: "TextStream", sections: "Sections"
+    ) -> list["Constraint"]:
+        from llm_specdec.engine.budget import Budget
+
+        limit = self.values["thinking_budget"]
+        if limit is None:
+            return []
+        if not sections.think_end:
+            raise UsageError("this model has no markers of thinking: unset thinking_budget")
+        return [Budget(sections, text.section, limit, session.target.vocab_size)]
 
     def _rendered(self, tokenizer: Any, tools: list[dict[str, Any]]) -> chat.Rendered:
         system = self.values["system"]

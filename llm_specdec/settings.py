@@ -241,6 +241,9 @@ SETTINGS: dict[str, Setting] = {
     "thinking": Setting(
         Thinking(), None, "reasoning: on, off or an effort; template's own default"
     ),
+    "thinking_budget": Setting(
+        Integer(0, 10_000_000), None, "longest thinking in tokens, then the answer must begin"
+    ),
     "system": Setting(
         Text(),
         "allow",

@@ -17,15 +17,16 @@ EFFORTS = ("low", "medium", "high")  # where a template takes any word, what mod
 
 
 def template_arguments(
-    text: str | None, thinking: str | None, extra: Mapping[str, Any]
+    text: str | None, thinking: str | None, extra: Mapping[str, Any], budget: int | None = None
 ) -> dict[str, Any]:
     """What to hand to the chat template for `thinking` (on, off, an effort or None: its own
-    default) and `chat_template_kwargs`.
+    default), `chat_template_kwargs` and `thinking_budget`, which the engine keeps to; a template
+    that can tell the model of it does.
 
     text: the template; None where mlx-lm renders in Python, which takes enable_thinking.
     Raises UsageError for what the template does not know.
     """
-    if thinking is None and not extra:
+    if thinking is None and not extra and budget is None:
         return {}
     if text is None:
         return {**_for_renderer(thinking), **extra}
@@ -34,7 +35,8 @@ def template_arguments(
         if name not in template.arguments:
             known = ", ".join(sorted(template.arguments)) or "none"
             raise UsageError(f"the chat template has no argument {name!r}: it has {known}")
-    return {**_for_template(template, thinking), **extra}
+    told = {} if budget is None or BUDGET not in template.arguments else {BUDGET: budget}
+    return {**told, **_for_template(template, thinking), **extra}
 
 
 def _for_renderer(thinking: str | None) -> dict[str, Any]:

@@ -122,6 +122,24 @@ def test_an_answer_cut_while_thinking_has_no_text(models):
     assert tokens(response)["reasoning"] == 3
 
 
+@pytest.mark.parametrize("budget", [0, 1, 2, 4])
+def test_a_thinking_budget_leads_to_the_same_answer(models, budget):
+    response = ask("hi", thinking_budget=budget)
+    assert response.text() == "It is 🐼 indeed! "
+    assert tokens(response)["reasoning"] == budget
+    assert response.json()["specdec"]["sampling"]["thinking_budget"] == budget
+
+
+def test_a_budget_needs_a_model_that_thinks(models):
+    with pytest.raises(llm.ModelError, match="no markers of thinking: unset thinking_budget"):
+        llm.get_model("toolless").prompt("hi", thinking_budget=3).text()
+
+
+def test_a_character_cut_in_two_is_left_out(models):
+    response = ask("hi", max_tokens=10)  # three bytes of the panda
+    assert response.text() == "It is "
+
+
 @pytest.mark.parametrize("flags", [[], ["-R"], ["--no-stream"], ["-x"]])
 def test_stdout_has_the_answer_alone(models, flags):
     run = cli("-m", "chain", "hi", *flags)

@@ -77,3 +77,10 @@ def test_further_arguments_must_be_the_templates_own_and_win():
         template_arguments(SWITCH, None, {"enable_thinkin": True})
     with pytest.raises(UsageError, match="it has none"):
         template_arguments(PLAIN, None, {"reasoning_effort": "low"})
+
+
+def test_a_template_that_knows_a_budget_is_told_of_it():
+    assert template_arguments(BUDGET, "on", {}, 50) == {"thinking_budget": 50}
+    assert template_arguments(BUDGET, "off", {}, 50) == {"thinking_budget": 0}
+    assert template_arguments(SWITCH, None, {}, 50) == {}
+    assert template_arguments(BUDGET, None, {"thinking_budget": 7}, 50) == {"thinking_budget": 7}

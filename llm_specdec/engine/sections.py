@@ -33,8 +33,9 @@ class Sections:
     """The sections of one model's text; `first` is the one that a generation prompt begins in.
 
     parse: inner text of a tool call, and the tools on offer → a call or a list of calls, each
-    with name and arguments; raises anything. think_end: token ids that end thinking, () where
-    the model does not think or more than one section follows.
+    with name and arguments; raises anything. think_start, think_end: token ids of the markers
+    of thinking, () for a model that has none; closing: what leads from thinking to the answer,
+    where that is more than think_end.
     """
 
     edges: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
@@ -44,13 +45,14 @@ class Sections:
     tool_end: str = ""
     think_start: tuple[int, ...] = ()
     think_end: tuple[int, ...] = ()
+    closing: tuple[int, ...] = ()
 
 
 def sections_of(tokenizer: Any, tools: bool) -> Sections:
     """tokenizer: mlx-lm's wrapper; tools: whether the prompt offers any: text that looks like
     a call is text where it does not."""
     if {"<|channel|>", "<|message|>", "<|call|>"} <= tokenizer.get_vocab().keys():
-        return _harmony(tools)
+        return _harmony(tokenizer, tools)
     edges: Edges = {TEXT: [(marker, TEXT) for marker in tokenizer.structural_markers]}
     if tokenizer.has_thinking:
         edges[TEXT].append((tokenizer.think_start, REASONING))
@@ -76,16 +78,21 @@ def sections_of(tokenizer: Any, tools: bool) -> Sections:
     )
 
 
-def calls_tools(tokenizer: Any) -> bool:
-    """Whether the calls of this model can be read."""
-    return sections_of(tokenizer, tools=True).parse is not None
+def _harmony(tokenizer: Any, tools: bool) -> Sections:
+    def ids(text: str) -> tuple[int, ...]:
+        return tuple(tokenizer.encode(text, add_special_tokens=False))
 
-
-def _harmony(tools: bool) -> Sections:
-    if tools:
-        return Sections(HARMONY, HEADER, _harmony_call, "to=functions.", "<|call|>")
-    edges = {name: [e for e in found if e[1] != TOOL] for name, found in HARMONY.items()}
-    return Sections(edges, HEADER)
+    edges = {name: [e for e in found if tools or e[1] != TOOL] for name, found in HARMONY.items()}
+    return Sections(
+        edges,
+        first=HEADER,
+        parse=_harmony_call if tools else None,
+        tool_start="to=functions." if tools else "",
+        tool_end="<|call|>" if tools else "",
+        think_start=ids("<|channel|>analysis<|message|>"),
+        think_end=ids("<|end|>"),
+        closing=ids("<|end|><|start|>assistant<|channel|>final<|message|>"),
+    )
 
 
 def _harmony_call(text: str, tools: Any) -> dict[str, Any]:

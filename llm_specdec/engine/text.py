@@ -8,6 +8,8 @@ from mlx_lm.generate import TextStateMachine
 
 from llm_specdec.engine.sections import REASONING, TEXT, TOOL, Sections
 
+HALF = "\ufffd"  # what decoders make of a character whose bytes did not all come
+
 
 class Piece(NamedTuple):
     """Text of one section; a tool call comes whole, `closed` where its end marker came too."""
@@ -69,21 +71,22 @@ class TextStream:
         """The rest of the text once the run has ended."""
         if not self.stopped_by:
             self._detokenizer.finalize()
-            self._read(self._detokenizer.last_segment)
+            self._read(self._detokenizer.last_segment.rstrip(HALF))
             self._state, rest, _ = TextStateMachine.flush(self._state)
             self._add(rest)
             self._leave(ended=True)
         return self.take()
 
     def _read(self, text: str) -> None:
-        self._state, (first, *others) = TextStateMachine.split(self._state, text)
-        self._add(first[1])
-        for section, part in others:  # a marker stood before each of them
+        self._state, segments = TextStateMachine.split(self._state, text)
+        for at, (section, part) in enumerate(segments):
             if self.stopped_by:
                 return
-            self._leave()
-            self.section, self._fresh = section, True
-            self._add(part)
+            if at:  # a marker stands before all but the first
+                self._leave()
+                self.section, self._fresh = section, True
+            # Before a marker, the beginning of a character that was cut off may stand.
+            self._add(part.rstrip(HALF) if at < len(segments) - 1 else part)
 
     def _add(self, text: str) -> None:
         """More text of the section under way."""

@@ -128,6 +128,7 @@ def split(pieces, sections=THINKING, opening="", stop=()):
         (["a", " \n"], "", [("normal", "a \n")], 0),
         ([" a <thin"], "", [("normal", " a <thin")], 0),
         (["<think>", "a "], "", [("reasoning", "a")], 1),
+        (["<think>", "a", "\ufffd</think>", "c"], "", [("reasoning", "a"), ("normal", "c")], 1),
     ],
 )  # fmt: skip
 def test_sections_are_told_apart(pieces, opening, found, thought):
@@ -154,7 +155,7 @@ def test_harmony_channels():
 
 def harmony_tokenizer():
     vocab = {"<|channel|>": 1, "<|message|>": 2, "<|call|>": 3}
-    return SimpleNamespace(get_vocab=lambda: vocab)
+    return SimpleNamespace(get_vocab=lambda: vocab, encode=lambda text, **_: [len(text)])
 
 
 def test_a_harmony_call_is_read():
