@@ -53,17 +53,8 @@ def write(folder: Path, chains: Sequence[Sequence[str]], chat_template: str) -> 
     A token is a text; "<0xF0>" stands for that byte. A token has one successor at most,
     whatever the chain it is in.
     """
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocab = {sign: at for at, sign in enumerate([*SPECIAL, *alphabet])}
-    tokenizer = Tokenizer(models.BPE(vocab, [], unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(list(SPECIAL))
     words = dict.fromkeys(word for chain in chains for word in chain if _byte(word) is None)
-    tokenizer.add_tokens([AddedToken(word, normalized=False) for word in words])
-    ids = tokenizer.get_vocab()
+    ids = write_tokenizer(folder, list(words), chat_template)
 
     def number(word: str) -> int:
         byte = _byte(word)
@@ -74,6 +65,21 @@ def write(folder: Path, chains: Sequence[Sequence[str]], chat_template: str) -> 
         for one, two in itertools.pairwise(chain):
             assert after.setdefault(number(one), number(two)) == number(two), f"{one!r} twice"
 
+    _write_weights(folder, len(ids), ids[END], after)
+    return folder
+
+
+def write_tokenizer(folder: Path, words: Sequence[str], chat_template: str) -> dict[str, int]:
+    """A tokenizer of all bytes and these words; token → id."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocab = {sign: at for at, sign in enumerate([*SPECIAL, *alphabet])}
+    tokenizer = Tokenizer(models.BPE(vocab, [], unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(list(SPECIAL))
+    tokenizer.add_tokens([AddedToken(word, normalized=False) for word in words])
     folder.mkdir(parents=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {
@@ -83,8 +89,7 @@ def write(folder: Path, chains: Sequence[Sequence[str]], chat_template: str) -> 
         "chat_template": chat_template,
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    _write_weights(folder, tokenizer.get_vocab_size(), ids[END], after)
-    return folder
+    return tokenizer.get_vocab()
 
 
 def _write_weights(folder: Path, size: int, end: int, after: dict[int, int]) -> None:
