@@ -9,6 +9,7 @@ import functools
 from collections.abc import AsyncGenerator, Iterator
 from typing import Annotated, Any
 
+import click
 import llm
 import pydantic
 from llm.models import _BaseModel
@@ -95,9 +96,13 @@ def _hand_over(loop: asyncio.AbstractEventLoop, inbox: asyncio.Queue[Any], item:
     loop.call_soon_threadsafe(inbox.put_nowait, item)
 
 
+class _Refused(llm.ModelError, click.ClickException):
+    """llm's own error, and one line where llm lets it pass: `llm chat` would show a traceback."""
+
+
 @contextlib.contextmanager
 def _in_llms_terms() -> Iterator[None]:
     try:
         yield
     except SpecdecError as error:
-        raise llm.ModelError(str(error)) from error
+        raise _Refused(str(error)) from error

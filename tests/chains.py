@@ -104,7 +104,7 @@ def _write_weights(folder: Path, size: int, end: int, after: dict[int, int]) -> 
         "head_dim": 8,
         "vocab_size": size,
         "rms_norm_eps": 1e-5,
-        "max_position_embeddings": 4096,
+        "max_position_embeddings": 1 << 20,
         "tie_word_embeddings": False,
         "rope_theta": 10000.0,
         "eos_token_id": end,

@@ -1,0 +1,107 @@
+"""`llm chat` on a terminal: interrupts, tools, templates, and a log with every turn."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pexpect
+import pytest
+
+from tests import chains
+
+LOOP = ["<|loop|>", "round", " and", " about", ","]
+CALL = ["<|call me|>", '<tool_call>{"name": "upper", "arguments": {"text": "fox"}}</tool_call>']
+DONE = ["<|done|>", "Made ", "big."]
+HI = ["<|hi|>", "Hello", " you."]
+BRIEF = ["<|brief|>", "Hi."]
+STARTS = {"loop": "<|loop|>", "tool": "<|done|>", "call": "<|call me|>", "Briefly": "<|brief|>"}
+FUNCTIONS = 'def upper(text: str) -> str:\n    "Make it upper case."\n    return text.upper()\n'
+
+
+@pytest.fixture
+def terminal(llm_user, tmp_path):
+    """Start an llm command on a pseudo-terminal; all are closed at the end."""
+    written = [[*LOOP, LOOP[1]], CALL, DONE, HI, BRIEF]
+    chains.write(tmp_path / "chain", written, chains.template(STARTS, "<|hi|>"))
+    (llm_user / "specdec").mkdir()
+    (llm_user / "specdec" / "specdec.toml").write_text(
+        f'[pairings.chain]\ntarget = "{tmp_path / "chain"}"\ndrafter = "lookup"\n'
+        "[pairings.chain.settings]\ndraft_tokens = 3\n"
+    )
+    (llm_user / "templates").mkdir()
+    (llm_user / "templates" / "brief.yaml").write_text(
+        "prompt: 'Briefly: $input'\nsystem: Be brief."
+    )
+    (tmp_path / "tools.py").write_text(FUNCTIONS)
+    started = []
+
+    def start(*arguments):
+        child = pexpect.spawn(
+            sys.executable,
+            ["-m", "llm", *arguments],
+            env={**os.environ, "LLM_RAISE_ERRORS": "", "TERM": "dumb"},
+            encoding="utf-8",
+            timeout=120,
+            echo=False,
+        )
+        started.append(child)
+        return child
+
+    yield start
+    for child in started:
+        child.close(force=True)
+
+
+def logged(folder):
+    """(prompt, answer, receipt) of every turn, oldest first."""
+    run = subprocess.run(
+        [sys.executable, "-m", "llm", "logs", "--json", "-n", "0"], capture_output=True, text=True
+    )
+    turns = json.loads(run.stdout)
+    turns.sort(key=lambda turn: turn["id"])
+    return [(t["prompt"], t["response"], t["response_json"]["specdec"]) for t in turns]
+
+
+def test_a_chat_from_interrupt_to_template(terminal, llm_user, tmp_path):
+    chat = terminal("chat", "-m", "chain", "--functions", str(tmp_path / "tools.py"))
+    chat.expect("> ")
+    chat.sendline("loop please")
+    chat.expect("round and about,round")
+    chat.sendintr()
+    chat.expect("\r\n> ")  # back at the prompt
+    chat.sendline("call it")
+    chat.expect("Made big.\r\n> ")
+    chat.sendline("exit")
+    chat.expect(pexpect.EOF)
+    assert chat.wait() == 0
+
+    again = terminal("chat", "-c", "-t", "brief")  # another process, another template
+    again.expect("> ")
+    again.sendline("what now")
+    again.expect("Hi.\r\n> ")
+    again.sendline("exit")
+    again.expect(pexpect.EOF)
+
+    turns = logged(llm_user)
+    assert [turn[0] for turn in turns] == ["loop please", "call it", "", "Briefly: what now"]
+    cut, call, done, brief = (turn[1] for turn in turns)
+    assert cut.startswith("round and about,round") and call == ""
+    assert (done, brief) == ("Made big.", "Hi.")
+    receipts = [turn[2] for turn in turns]
+    assert [r["finish_reason"] for r in receipts] == ["interrupted", "stop", "stop", "stop"]
+    # What was said before the interrupt is part of every later prompt, in another process too.
+    said = receipts[0]["tokens"]["completion"]
+    assert all(receipt["tokens"]["prompt"] > said for receipt in receipts[1:])
+    loads = [receipt["phases_ms"]["load"] for receipt in receipts]
+    assert loads[0] > 10 * max(loads[1:3])  # weights stay in memory
+
+
+def test_a_prompt_that_cannot_be_ends_the_chat_in_one_line(terminal):
+    chat = terminal("chat", "-m", "chain", "-o", "context", "64")
+    chat.expect("> ")
+    chat.sendline("x" * 100)
+    chat.expect("Error: the prompt has [0-9]+ tokens, the context of chain 64")
+    chat.expect(pexpect.EOF)
+    assert "Traceback" not in chat.before
+    assert chat.wait() == 1
