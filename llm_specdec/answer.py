@@ -3,6 +3,7 @@
 The engine is imported inside functions: nothing heavy is loaded before a prompt runs.
 """
 
+import functools
 import secrets
 import sys
 import time
@@ -13,7 +14,7 @@ import click
 import llm
 from llm.parts import StreamEvent
 
-from llm_specdec import chat, receipts, settings
+from llm_specdec import chat, prefixes, receipts, settings
 from llm_specdec.errors import ContextError, UsageError
 from llm_specdec.events import Events
 from llm_specdec.options import told_apart
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from llm_specdec.engine.constraints import Constraint
     from llm_specdec.engine.loop import Request, Run
     from llm_specdec.engine.phases import Meter
+    from llm_specdec.engine.prefix_cache import PrefixCache
     from llm_specdec.engine.sections import Sections
     from llm_specdec.engine.session import Session, Weights
     from llm_specdec.engine.text import TextStream
@@ -62,6 +64,7 @@ class Answer:
         session = load(weights)
         costs = self.setup.costs(session, tell=_tell)
         tokenizer = session.tokenizer  # read here, while loading is timed
+        prefix_cache = self._prefix_cache(session)
         load_ms = 1000 * (time.perf_counter() - start)
         from llm_specdec.engine.phases import Meter
         from llm_specdec.engine.sections import sections_of
@@ -75,7 +78,7 @@ class Answer:
             raise UsageError("mlx-lm cannot read the tool calls of this model: leave -T out")
         text = TextStream(tokenizer.detokenizer, self.values["stop"], sections, rendered.opening)
         events = Events(sections, tools, self.prompt, self.response)
-        request = self._request(session, rendered.tokens, text, sections)
+        request = self._request(session, rendered, text, sections)
         self._admit(weights, len(request.prompt))
         run = session.run(
             request,
@@ -84,9 +87,12 @@ class Answer:
             kv_bits=self.values["kv_bits"],
             costs=costs,
             history=self._history(),
+            prefix_cache=prefix_cache,
         )
         tokens = run.tokens()
         job.keeps = True
+        if prefix_cache:
+            job.afterwards = functools.partial(self._keep, run, prefix_cache)
         try:
             for _ in tokens:
                 yield from events.of(text.take())
@@ -104,6 +110,19 @@ class Answer:
             return []
         return receipts.acceptance(llm.user_dir() / "logs.db", self.setup.pairing.name)
 
+    def _prefix_cache(self, session: "Session") -> "PrefixCache | None":
+        if not self.values["prefix_cache"]:
+            return None
+        name, kv_bits = self.setup.pairing.name, self.values["kv_bits"]
+        return prefixes.prefix_cache(session, name, kv_bits, warn=_warn)
+
+    def _keep(self, run: "Run", prefix_cache: "PrefixCache") -> None:
+        """Keep the run's states: in memory, and on disk where llm logs what was said."""
+        entries = run.entries()
+        prefix_cache.keep(entries)
+        if self._log:
+            prefix_cache.store(entries)
+
     def _admit(self, weights: "Weights", prompt_tokens: int) -> None:
         """Raises ResourceError where prompt and max_tokens (at least a short answer) cannot fit."""
         from llm_specdec.memory import STEP
@@ -118,10 +137,11 @@ class Answer:
         return sum(len(message["content"].encode()) for message in messages) // 8
 
     def _request(
-        self, session: "Session", prompt: list[int], text: "TextStream", sections: "Sections"
+        self, session: "Session", rendered: chat.Rendered, text: "TextStream", sections: "Sections"
     ) -> "Request":
         from llm_specdec.engine.loop import Request
 
+        prompt = rendered.tokens
         context = self.setup.context(session.target.context)
         room = context - len(prompt)
         if room < 1:
@@ -138,6 +158,7 @@ class Answer:
             seed=secrets.randbits(63) if self.values["seed"] is None else self.values["seed"],
             ends_at=text.feed,
             constraints=self._constraints(session, text, sections),
+            boundaries=rendered.shared,
         )
 
     def _constraints(
@@ -173,7 +194,7 @@ class Answer:
         if self.prompt.system and (against := settings.against_system(self.resolution)):
             warnings.append(against)
         for warning in warnings:
-            click.echo(f"Warning: {warning}", err=True)
+            _warn(warning)
 
     def _leave_receipt(
         self, run: "Run", meter: "Meter", request: "Request", load_ms: float, reasoning: int
@@ -194,6 +215,10 @@ class Answer:
         )
         if self._log:
             receipts.ensure_view(self._log)
+
+
+def _warn(text: str) -> None:
+    click.echo(f"Warning: {text}", err=True)
 
 
 def _tell(text: str) -> None:

@@ -1,6 +1,7 @@
 """llm's messages → prompt tokens, through the target's own chat template."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import llm
@@ -14,10 +15,16 @@ Messages = Sequence[Mapping[str, Any]]
 
 
 class Rendered(NamedTuple):
-    """Token ids of a conversation, and the end of its text that opens the answer."""
+    """Token ids of a conversation, and the end of its text that opens the answer.
+
+    shared() renders other conversations that begin alike: how many of the first tokens those
+    with the same system prompt have in common with this one, and how many its own next turn,
+    which may show the last ones differently. Empty where that cannot be told.
+    """
 
     tokens: list[int]
     opening: str
+    shared: Callable[[], list[int]] = list
 
 
 def messages_for(prompt: llm.Prompt, default_system: str | None) -> list[dict[str, Any]]:
@@ -75,11 +82,11 @@ def render(
     )
     if tools:
         arguments["tools"] = list(tools)
-    messages = _with_reasoning(messages, text)
+    shown = _with_reasoning(messages, text)
 
     def applied(**how: Any) -> Any:
         try:
-            return tokenizer.apply_chat_template(messages, **how, **arguments)
+            return tokenizer.apply_chat_template(shown, **how, **arguments)
         except Exception as error:  # a template may raise anything, and says so in its own words
             raise UsageError(
                 f"the model's chat template refuses this conversation: {error}"
@@ -88,7 +95,34 @@ def render(
     tokens = list(applied(add_generation_prompt=True))
     whole = applied(add_generation_prompt=True, tokenize=False)
     bare = applied(add_generation_prompt=False, tokenize=False)
-    return Rendered(tokens, whole.removeprefix(bare) if whole.startswith(bare) else "")
+    opening = whole.removeprefix(bare) if whole.startswith(bare) else ""
+    again = functools.partial(render, tokenizer, values=values, tools=tools)
+    return Rendered(tokens, opening, functools.partial(_shared, again, messages, tokens))
+
+
+def _shared(
+    again: Callable[[Messages], Rendered], messages: Messages, tokens: Sequence[int]
+) -> list[int]:
+    """See Rendered."""
+    roles = [message["role"] for message in messages]
+    if "user" not in roles:
+        return []
+    before = messages[: roles.index("user")]
+    # Two words: one may begin as the real question does.
+    questions = [{"role": "user", "content": word} for word in ("a", "1")]
+    next_turn = [*messages, {"role": "assistant", "content": "a"}, questions[0]]
+    others = [*([*before, question] for question in questions), next_turn]
+    try:
+        *system, turn = (_common(tokens, again(other).tokens) for other in others)
+    except UsageError:  # a template that refuses such a conversation
+        return []
+    return [min(system), turn]
+
+
+def _common(a: Sequence[int], b: Sequence[int]) -> int:
+    """Length of the common beginning."""
+    pairs = enumerate(zip(a, b, strict=False))
+    return next((i for i, (x, y) in pairs if x != y), min(len(a), len(b)))
 
 
 def _messages(message: Message) -> Iterator[dict[str, Any]]:

@@ -253,6 +253,9 @@ SETTINGS: dict[str, Setting] = {
     "chat_template_kwargs": Setting(Object(), {}, "further arguments of the chat template"),
     "draft": Setting(Flag(), True, "false runs the target alone"),
     "draft_tokens": Setting(Integer(1, 64, "auto"), "auto", "tokens to draft each round"),
+    "prefix_cache": Setting(
+        Flag(), True, "begin with what an earlier prompt has in common; false reads all anew"
+    ),
 }
 
 

@@ -30,12 +30,14 @@ class Job:
     """`work(job)` yields items, which reach the reader through `put`, a `Done` after them.
 
     work must look at `cancelled` at least once a round, and set `keeps` once there is
-    something to keep if it is cancelled.
+    something to keep if it is cancelled. What it leaves in `afterwards` is done once the reader
+    has all items, before the next job; the end of the process waits for it.
     """
 
     work: Work
     put: Callable[[Any], None]
     keeps: bool = False
+    afterwards: Callable[[], None] = lambda: None
     _cancelled: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -56,6 +58,8 @@ class Job:
             error = raised
         with contextlib.suppress(RuntimeError):  # the reader's event loop is closed
             self.put(Done(error))
+        with contextlib.suppress(Exception):  # nobody is there to be told
+            self.afterwards()
 
 
 class Worker:

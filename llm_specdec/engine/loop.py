@@ -32,8 +32,8 @@ class Request:
     """One run. `ends_at(token)` is asked once for every committed token, in order, and ends
     the run after that token (a stop string is complete); `eos` tokens end it too. A token must
     be allowed by all `constraints`, which belong to this run alone. `boundaries` gives the
-    lengths of the prompt's beginnings that other prompts are likely to share; asked where such
-    a beginning's state must be kept while the prompt is read."""
+    lengths of the prompt's beginnings that other prompts are likely to share; asked where their
+    states must be kept while the prompt is read."""
 
     prompt: Sequence[int]
     max_tokens: int
@@ -204,7 +204,8 @@ class Run:
         if self.prefix_cache is None or self._trims(len(prompt) + self.request.max_tokens):
             return []
         found = [self.cached]
-        for length in sorted((*self.request.boundaries(), len(prompt) - 1)):
+        for shared in sorted((*self.request.boundaries(), len(prompt))):
+            length = shared - 1  # an entry's tokens are one more than its positions
             if found[-1] + self.prefix_cache.least <= length < len(prompt):
                 found.append(length)
         return found[1:]

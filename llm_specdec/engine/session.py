@@ -19,7 +19,8 @@ from llm_specdec.engine.loop import PREFILL_STEP, Request, Run
 from llm_specdec.engine.measure import measure
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.policy import Auto, Fixed, Policy
-from llm_specdec.engine.prefix_cache import PrefixCache
+from llm_specdec.engine.prefix_cache import Key, PrefixCache
+from llm_specdec.engine.prefix_cache.key import drafter_parts, target_parts
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.target import Target
 from llm_specdec.engine.transforms import History, Sampling, penalise
@@ -59,6 +60,18 @@ class Session:
         """Precision of the target's logits, such as float32."""
         cache = TargetCache(self.target.model)
         return str(self.target.forward(mx.array([0]), cache).dtype).removeprefix("mlx.core.")
+
+    def key(self, kv_bits: int | None) -> Key:
+        """What states of this session depend on. Raises CheckpointError."""
+        return Key({**self._identity, "kv bits": str(kv_bits)})
+
+    @functools.cached_property
+    def _identity(self) -> dict[str, str]:
+        w = self.weights
+        return {
+            **target_parts(w.target, self.tokenizer.chat_template),
+            **drafter_parts(w.kind, w.drafter, w.drafter_bits, w.drafter_group_size, w.reads),
+        }
 
     def forget(self) -> None:
         """Give freed memory back, so that a run measures as the first one did."""

@@ -135,7 +135,7 @@ def _notes(a: Side, b: Side) -> list[str]:
 def _changes(a: Side, b: Side) -> list[str]:
     """Names of what differs: the lane, which includes its draft length, and other settings."""
     lane = a.specdec["lane"]["kind"] != b.specdec["lane"]["kind"]
-    ignored = {"seed", "draft", "draft_tokens"} if lane else {"seed", "draft"}
+    ignored = {"seed", "draft", "prefix_cache"} | ({"draft_tokens"} if lane else set())
     ours, theirs = a.specdec["sampling"], b.specdec["sampling"]
     names = {name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name)}
     return (["lane"] if lane else []) + sorted(names - ignored)

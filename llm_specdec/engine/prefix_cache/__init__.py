@@ -4,7 +4,7 @@ earlier one did is not read again.
     Key, Entry, Found, Tier      what is kept, under what, and how it is asked for (entry.py)
     Index                        token sequences by their beginnings (index.py)
     RamTier                      hot entries of this process (ram.py)
-    PrefixCache                  one look-up over all tiers (lookup.py)
+    PrefixCache                  one look-up over memory and disk (lookup.py)
 """
 
 from llm_specdec.engine.prefix_cache.entry import Entry, Found, Key, Tier, usable

@@ -17,8 +17,6 @@ from typing import Protocol
 import mlx.core as mx
 import numpy as np
 
-FORMAT = "1"  # of the states in an entry: raised when one of them changes its meaning
-
 
 @dataclass(frozen=True)
 class Key:

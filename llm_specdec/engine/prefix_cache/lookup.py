@@ -1,6 +1,6 @@
-"""One look-up over all tiers."""
+"""One look-up over memory and disk."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from llm_specdec.engine.prefix_cache.entry import Entry, Found, Key, Tier
@@ -10,28 +10,35 @@ LEAST = 32  # positions; reading fewer is no slower than restoring them
 
 @dataclass(frozen=True)
 class PrefixCache:
-    """The entries of one key over all tiers, the fastest first. Entries and reuse of fewer than
-    `least` positions are not worth it."""
+    """The entries of one key. What has fewer than `least` positions is neither kept nor used."""
 
     key: Key
-    tiers: Sequence[Tier]
+    hot: Tier
+    disk: Tier | None = None
     least: int = LEAST
 
     def longest(self, prompt: Sequence[int]) -> Found | None:
-        """The entry with the most usable positions, the fastest tier's where several have it.
-        What a slower tier has goes into the fastest."""
-        best: Found | None = None
-        for tier in self.tiers:
-            beyond = best.length if best else self.least - 1
-            if beyond >= len(prompt) - 1:
-                break  # no entry can serve more
-            best = tier.longest(self.key, prompt, beyond) or best
-        if best:
-            self.tiers[0].put(self.key, best.entry)
-        return best
+        """The entry with the most usable positions, the one in memory where both are equal.
+        What is found on disk is hot from then on."""
+        most = len(prompt) - 1
+        best = self.hot.longest(self.key, prompt, self.least - 1)
+        beyond = best.length if best else self.least - 1
+        if self.disk is None or beyond >= most:
+            return best
+        if cold := self.disk.longest(self.key, prompt, beyond):
+            self.hot.put(self.key, cold.entry)
+        return cold or best
 
-    def put(self, entry: Entry) -> None:
-        """Keep the entry in every tier."""
-        if entry.length >= self.least:
-            for tier in self.tiers:
+    def keep(self, entries: Iterable[Entry]) -> None:
+        """Keep these in memory."""
+        self._put(self.hot, entries)
+
+    def store(self, entries: Iterable[Entry]) -> None:
+        """Keep these on disk, where there is one."""
+        if self.disk is not None:
+            self._put(self.disk, entries)
+
+    def _put(self, tier: Tier, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            if entry.length >= self.least:
                 tier.put(self.key, entry)

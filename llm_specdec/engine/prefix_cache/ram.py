@@ -13,16 +13,12 @@ class RamTier:
     """Holds up to `cap` bytes of states."""
 
     def __init__(self, cap: int) -> None:
-        self.cap = cap
+        self.cap, self.nbytes = cap, 0
         self._entries: OrderedDict[_Name, Entry] = OrderedDict()  # least recently used first
         self._indexes: dict[tuple[str, bool], Index] = defaultdict(Index)
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(entry.nbytes for entry in self._entries.values())
 
     def longest(self, key: Key, prompt: Sequence[int], beyond: int = 0) -> Found | None:
         prompt = tuple(prompt)
@@ -49,17 +45,20 @@ class RamTier:
             while shorter := index.whole(entry.tokens):
                 self._drop((key.digest, False, shorter))
         name = (key.digest, entry.exact, entry.tokens)
+        if name in self._entries:
+            self._drop(name)
         self._entries[name] = entry
-        self._entries.move_to_end(name)
+        self.nbytes += entry.nbytes
         index.add(entry.tokens)
-        while self.nbytes > self.cap:
-            self._drop(next(iter(self._entries)))
+        self.limit(self.cap)
 
-    def clear(self) -> None:
-        self._entries.clear()
-        self._indexes.clear()
+    def limit(self, cap: int) -> None:
+        """Hold no more than `cap` bytes from now on."""
+        self.cap = cap
+        while self.nbytes > cap:
+            self._drop(next(iter(self._entries)))
 
     def _drop(self, name: _Name) -> None:
         digest, exact, tokens = name
-        del self._entries[name]
+        self.nbytes -= self._entries.pop(name).nbytes
         self._indexes[digest, exact].remove(tokens)

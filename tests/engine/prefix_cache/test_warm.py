@@ -162,8 +162,7 @@ def test_an_interrupted_run_leaves_a_sound_state(family, lane, monkeypatch):
     assert run.tally.finish_reason == "interrupted"
     monkeypatch.undo()
     entries = run.entries()
-    for entry in entries:
-        prefix.put(entry)
+    prefix.keep(entries)
     assert entries[-1].tokens == (*PROMPT, *run.tally.completion)
     prompt = [*PROMPT, *run.tally.completion, 60, 61]
     again = warm.outcome(warm.prepared(family, lane, prompt, prefix))

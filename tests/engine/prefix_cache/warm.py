@@ -25,7 +25,7 @@ from tests.engine import parity
 from tests.engine.drafters import dflash_checkpoints
 
 LANES = ("none", "lookup", "model", "mtp", "dflash", "sliding dflash")
-SYSTEM, TURN = 20, 36  # lengths at boundaries of PROMPT
+SYSTEM, TURN = 20, 36  # positions kept at boundaries of PROMPT
 PROMPT = [*range(20, 50), 11, 12, 13, 20, 21, 22, 7, 8, 9, 7, 8, 9]  # more than two windows
 TOKENS = 12
 LEAST = 8
@@ -99,7 +99,7 @@ class Kept(PrefixCache):
 
     def __init__(self) -> None:
         self.ram = RamTier(1 << 30)
-        super().__init__(Key({}), [self.ram], least=LEAST)
+        super().__init__(Key({}), self.ram, least=LEAST)
 
     @property
     def entries(self) -> list[Entry]:
@@ -108,7 +108,7 @@ class Kept(PrefixCache):
     def changed(self, **changes: Any) -> "Kept":
         """One that takes its last entry for something else."""
         wrong = Kept()
-        wrong.put(replace(self.entries[-1], **changes))
+        wrong.keep([replace(self.entries[-1], **changes)])
         return wrong
 
 
@@ -128,7 +128,7 @@ def prepared(
         tokens,
         sampling=sampling or Sampling(),
         seed=5,
-        boundaries=lambda: [SYSTEM, TURN],
+        boundaries=lambda: [SYSTEM + 1, TURN + 1],
     )
     policy, noting = Fixed(3 if found else 0), Noting(found) if found else None
     return Run(target, cache, noting, policy, request, Meter(), prefix_cache=prefix)
@@ -145,6 +145,5 @@ def outcome(run: Run) -> Outcome:
 def told(run: Run, prefix: PrefixCache) -> Outcome:
     """The run's outcome, its states put into the prefix cache."""
     found = outcome(run)
-    for entry in run.entries():
-        prefix.put(entry)
+    prefix.keep(run.entries())
     return found

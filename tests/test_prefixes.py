@@ -1,0 +1,142 @@
+"""The prefix cache through llm: in a chat, across processes, and where nothing may be kept."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+
+import llm
+import pytest
+
+from llm_specdec import prefixes
+from tests import zoo
+
+WORDS = " ".join(f"w{number % 60}" for number in range(40))  # 40 tokens and more: worth keeping
+QUESTION = f"{WORDS} w7"
+
+
+@pytest.fixture
+def tiny(llm_user, tmp_path):
+    """Random models as pairings: `tiny` cuts its states anywhere, `hybrid` cannot."""
+    folder = llm_user / "specdec"
+    folder.mkdir()
+    tables = ['[cache]\nlimit = "1GB"\n']
+    for name, family in (("tiny", "qwen3"), ("hybrid", "qwen3_5")):
+        target = zoo.write(family, tmp_path / name)
+        tables.append(
+            f'[pairings.{name}]\ntarget = "{target}"\ndrafter = "lookup"\n'
+            f"[pairings.{name}.settings]\ndraft_tokens = 3\nmax_tokens = 12\ncontext = 512\n"
+        )
+    (folder / "specdec.toml").write_text("".join(tables))
+    return folder
+
+
+def asked(model, question, **options):
+    response = llm.get_model(model).prompt(question, **options)
+    return receipt_of(response), response.token_details
+
+
+def receipt_of(response):
+    response.text()
+    logged = response.response_json
+    assert logged is not None
+    return logged["specdec"]
+
+
+def entries(folder):
+    return sorted((folder / "cache").rglob("*.safetensors"))
+
+
+def wait():
+    """The next job begins once the last one's states are kept."""
+    llm.get_model("tiny").prompt("w1", max_tokens=1, prefix_cache=False).text()
+
+
+@pytest.mark.parametrize("name", ["tiny", "hybrid"])
+def test_a_second_prompt_is_warm_and_says_so(tiny, name):
+    cold, _ = asked(name, QUESTION)
+    warm, details = asked(name, QUESTION)
+    assert cold["tokens"]["cached"] == 0 == cold["phases_ms"]["restore"]
+    assert warm["tokens"]["cached"] == details["cached"] == warm["tokens"]["prompt"] - 1
+    assert warm["phases_ms"]["restore"] > 0
+    assert warm["ttft_ms"] >= warm["phases_ms"]["restore"]
+    for same in ("completion_sha256", "draft"):
+        assert warm[same] == cold[same]
+    inside = sum(ms for phase, ms in warm["phases_ms"].items() if phase != "load")
+    assert inside == pytest.approx(warm["wall_ms"], rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["tiny", "hybrid"])
+def test_a_conversation_goes_on_where_it_stopped(tiny, name):
+    conversation = llm.get_model(name).conversation()
+    conversation.prompt(QUESTION).text()
+    warm = receipt_of(conversation.prompt("w3 w4"))
+    assert warm["tokens"]["cached"] > 40
+    cold = llm.get_model(name).conversation()
+    cold.prompt(QUESTION, prefix_cache=False).text()
+    receipt = receipt_of(cold.prompt("w3 w4", prefix_cache=False))
+    assert receipt["tokens"]["cached"] == 0
+    assert receipt["completion_sha256"] == warm["completion_sha256"]
+
+
+def test_false_neither_keeps_nor_uses(tiny):
+    before = prefixes.bytes_in_memory()
+    for _ in range(2):
+        receipt, _ = asked("tiny", QUESTION, prefix_cache=False)
+        assert receipt["tokens"]["cached"] == 0
+    wait()
+    assert entries(tiny) == [] and prefixes.bytes_in_memory() == before
+
+
+def test_logging_off_keeps_prompts_off_the_disk(tiny):
+    (tiny.parent / "logs-off").touch()
+    asked("tiny", QUESTION)
+    warm, _ = asked("tiny", QUESTION)
+    wait()
+    assert warm["tokens"]["cached"] > 0  # memory is no disk
+    assert entries(tiny) == []
+
+
+def test_a_broken_disk_warns_once_and_answers(tiny, capfd):
+    (tiny / "cache").write_text("a file where the folder should be")
+    receipt, _ = asked("tiny", QUESTION)
+    wait()
+    assert receipt["finish_reason"] == "length"
+    assert capfd.readouterr().err.count("Warning: the prefix cache cannot be written") == 1
+
+
+def test_the_hot_tier_follows_its_limit(tiny):
+    asked("tiny", QUESTION)
+    wait()
+    assert prefixes.bytes_in_memory() > 0
+    text = (tiny / "specdec.toml").read_text()
+    (tiny / "specdec.toml").write_text(text.replace("[cache]\n", "[cache]\nhot = 0\n"))
+    asked("tiny", "w5")
+    assert prefixes.bytes_in_memory() == 0
+
+
+def cli(*arguments):
+    run = subprocess.run(
+        [sys.executable, "-m", "llm", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "LLM_RAISE_ERRORS": ""},
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    return run.stdout
+
+
+def test_another_process_begins_with_what_is_on_disk(tiny):
+    answers = [
+        cli("-m", "hybrid", QUESTION, "-n"),
+        cli("-m", "hybrid", QUESTION),
+        cli("-m", "hybrid", QUESTION, "--no-stream"),
+    ]
+    assert len(set(answers)) == 1
+    with sqlite3.connect(tiny.parent / "logs.db") as db:
+        rows = db.execute("select response_json from turns order by id").fetchall()
+    cold, warm = (json.loads(row[0])["specdec"]["tokens"] for row in rows)
+    assert cold["cached"] == 0 and warm["cached"] == warm["prompt"] - 1
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in entries(tiny))
