@@ -4,23 +4,15 @@ A limit of the user's own stands in the registry's table [cache]; without one th
 Neither ever takes the last 10 GiB of a disk, whatever was asked for.
 """
 
-from dataclasses import dataclass
+import functools
 
-from llm_specdec.prefix_store import Store
+from llm_specdec.prefix_store import Cap, Store
 from llm_specdec.registry import Registry
 
 GIB = 2**30
 STAYS_FREE = 10 * GIB  # bytes of disk that the cache never takes
 DEFAULT = 10 * GIB
 HOT_DEFAULT = 4 * GIB
-
-
-@dataclass(frozen=True)
-class Cap:
-    """Bytes, and the rule that sets them. 0 is off."""
-
-    nbytes: int
-    why: str
 
 
 def disk_cap(limit: int | None, held: int, free: int) -> Cap:
@@ -33,7 +25,7 @@ def disk_cap(limit: int | None, held: int, free: int) -> Cap:
     if limit is None:
         rules += [Cap(disk // 4, "a quarter of free disk"), Cap(DEFAULT, "10 GiB, the default")]
     else:
-        rules.append(Cap(limit, "your limit"))
+        rules.append(Cap(limit, "your limit", own=True))
     return min(rules, key=lambda rule: rule.nbytes)
 
 
@@ -43,7 +35,7 @@ def hot_cap(limit: int | None, memory: int) -> Cap:
     if limit is None:
         rules += [Cap(memory // 8, "an eighth of memory"), Cap(HOT_DEFAULT, "4 GiB, the default")]
     else:
-        rules.append(Cap(limit, "your limit"))
+        rules.append(Cap(limit, "your limit", own=True))
     return min(rules, key=lambda rule: rule.nbytes)
 
 
@@ -67,6 +59,6 @@ def store(known: Registry) -> Store:
     """The folder beside the registry, under the cap that the registry and the disk allow."""
     return Store(
         root=known.path.parent / "cache",
-        cap=lambda held, free: disk(known, held, free).nbytes,
+        cap=functools.partial(disk, known),
         pairings={*known.pairings, *known.problems},
     )

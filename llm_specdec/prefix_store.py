@@ -19,10 +19,33 @@ from pathlib import Path
 from typing import BinaryIO
 
 from llm_specdec import files
+from llm_specdec.memory import gigabytes
 
 # Positions, whether they can be cut, then 16 bits of hash for each of some prefixes.
 ENTRY = re.compile(r"[0-9]{1,9}[tx]-([0-9a-f]{4}){1,20}\.safetensors")
 KEY = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True)
+class Cap:
+    """Bytes, and the rule that sets them; `own`: a limit that the user set. 0 is off."""
+
+    nbytes: int
+    why: str
+    own: bool = False
+
+    def __str__(self) -> str:
+        if self.nbytes == 0:
+            return f"off ({self.why})"
+        return f"at most {gigabytes(self.nbytes)} ({self.why})"
+
+
+class NoRoom(Exception):
+    """An entry is larger than what the cap leaves for entries."""
+
+    def __init__(self, size: int, cap: Cap) -> None:
+        super().__init__(f"{gigabytes(size)} find no room, the prefix cache on disk is {cap}")
+        self.cap = cap
 
 
 @dataclass(frozen=True)
@@ -56,12 +79,12 @@ class Contents:
 class Store:
     """The folder at `root`, which need not exist yet.
 
-    cap(held, free): bytes that all files in it may have together, given those they have and
-    those that are free on its disk. pairings: names in use; entries of others go first.
+    cap(held, free): what all files in it may have together, given the bytes they have and those
+    that are free on its disk. pairings: names in use; entries of others go first.
     """
 
     root: Path
-    cap: Callable[[int, int], int]
+    cap: Callable[[int, int], Cap]
     pairings: Collection[str] = ()
 
     def contents(self) -> Contents:
@@ -89,23 +112,21 @@ class Store:
         size: int,
         write: Callable[[BinaryIO], None],
         instead_of: Collection[Path] = (),
-    ) -> bool:
-        """Have `write` fill the entry at `path`, of at most `size` bytes; False where there is
-        no room for it. Entries that it stands `instead_of` are removed.
+    ) -> None:
+        """Have `write` fill the entry at `path`, of at most `size` bytes. Entries that it stands
+        `instead_of` are removed.
 
-        Raises: TimeoutError where another process holds the lock, OSError (disk full, read
-        only, …); then nothing is left behind.
+        Raises: NoRoom, TimeoutError where another process holds the lock, OSError (disk full,
+        read only, …); then nothing is left behind.
         """
         self._make_folder(self.root)
         with files.locked(self.root):
-            if not self._make_room(size, instead_of):
-                return False
+            self._make_room(size, instead_of)
             for folder in (path.parent.parent, path.parent):
                 self._make_folder(folder)
             _write(path, write)
             for old in instead_of:
                 old.unlink(missing_ok=True)
-        return True
 
     def trim(self) -> None:
         """Evict what the cap does not allow any more. Raises TimeoutError, OSError."""
@@ -132,21 +153,22 @@ class Store:
             folder = folder.parent
         return shutil.disk_usage(folder).free
 
-    def _make_room(self, size: int, first: Collection[Path] = ()) -> bool:
-        """Evict until `size` more bytes fit under the cap; False where they cannot."""
+    def _make_room(self, size: int, first: Collection[Path] = ()) -> None:
+        """Evict until `size` more bytes fit under the cap. Raises NoRoom where they cannot."""
         found = self.contents()
         for held in found.leftovers:
             _remove(held.path)
         held_bytes = found.nbytes - sum(held.size for held in found.leftovers)
         cap = self.cap(held_bytes, self.free())
-        fits = size <= cap - sum(found.foreign)
-        too_many = held_bytes + (size if fits else 0) - cap
+        fits = size <= cap.nbytes - sum(found.foreign)
+        too_many = held_bytes + (size if fits else 0) - cap.nbytes
         for held in self._in_order(found.entries, first):
             if too_many <= 0:
                 break
             _remove(held.path)
             too_many -= held.size
-        return fits
+        if size and not fits:
+            raise NoRoom(size, cap)
 
     def _in_order(self, entries: list[Held], first: Collection[Path]) -> Iterator[Held]:
         """What goes first: `first`, entries of pairings that are gone, entries of another key

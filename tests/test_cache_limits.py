@@ -3,6 +3,7 @@ import pytest
 from llm_specdec import cache_limits, registry
 from llm_specdec.cache_limits import GIB, disk_cap, hot_cap
 from llm_specdec.errors import RegistryError
+from llm_specdec.prefix_store import Cap
 from llm_specdec.settings import Size
 
 
@@ -23,7 +24,7 @@ from llm_specdec.settings import Size
     ],
 )
 def test_the_cap_on_disk(limit, held, free, nbytes, why):
-    assert disk_cap(limit, held, free) == cache_limits.Cap(nbytes, why)
+    assert disk_cap(limit, held, free) == Cap(nbytes, why, own=why == "your limit")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ def test_the_cap_on_disk(limit, held, free, nbytes, why):
     ],
 )
 def test_the_cap_in_memory(limit, memory, nbytes, why):
-    assert hot_cap(limit, memory) == cache_limits.Cap(nbytes, why)
+    assert hot_cap(limit, memory) == Cap(nbytes, why, own=why == "your limit")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_the_registry_sets_the_limits(tmp_path):
     known = registry.load(path)
     store = cache_limits.store(known)
     assert store.root == tmp_path / "cache"
-    assert store.cap(0, 200 * GIB) == 10**9
+    assert store.cap(0, 200 * GIB).nbytes == 10**9
     assert store.pairings == {"a", "b"}, "the entries of one that is broken may serve again"
 
 

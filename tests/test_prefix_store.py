@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from llm_specdec import files
-from llm_specdec.prefix_store import Store
+from llm_specdec.prefix_store import Cap, NoRoom, Store
 
 KEY, OTHER = "a" * 32, "b" * 32
 
@@ -15,7 +15,7 @@ def root(tmp_path):
 
 
 def capped(root, cap, pairings=("p", "q")):
-    return Store(root, lambda held, free: cap, pairings)
+    return Store(root, lambda held, free: Cap(cap, "a test"), pairings)
 
 
 def name(number):
@@ -25,10 +25,9 @@ def name(number):
 def keep(store, number, size=100, pairing="p", key=KEY, used=None, **more):
     """An entry of `size` bytes, last used at `used`."""
     path = store.root / pairing / key / name(number)
-    kept = store.keep(path, size, lambda file: file.write(b"x" * size), **more)
-    if kept and used is not None:
+    store.keep(path, size, lambda file: file.write(b"x" * size), **more)
+    if used is not None:
         os.utime(path, (used, used))
-    return kept
 
 
 def numbers(store):
@@ -36,7 +35,7 @@ def numbers(store):
 
 
 def test_what_is_written_is_private(root):
-    assert keep(capped(root, 1000), 1)
+    keep(capped(root, 1000), 1)
     (file,) = root.rglob("*.safetensors")
     assert file.stat().st_mode & 0o777 == 0o600
     assert {p.stat().st_mode & 0o777 for p in (root, root / "p", root / "p" / KEY)} == {0o700}
@@ -47,7 +46,7 @@ def test_the_least_recently_used_go_until_the_new_one_fits(root):
     for number in (1, 2, 3):
         keep(store, number, used=number)
     os.utime(root / "p" / KEY / name(1), (9, 9))
-    assert keep(store, 4, size=150)
+    keep(store, 4, size=150)
     assert numbers(store) == [1, 4]
     assert store.contents().nbytes <= 300
 
@@ -55,14 +54,16 @@ def test_the_least_recently_used_go_until_the_new_one_fits(root):
 def test_an_entry_larger_than_the_cap_is_not_written_and_evicts_nothing(root):
     store = capped(root, 300)
     keep(store, 1)
-    assert not keep(store, 2, size=301)
+    with pytest.raises(NoRoom, match="the prefix cache on disk is at most 0 KB"):
+        keep(store, 2, size=301)
     assert numbers(store) == [1]
 
 
 def test_a_cap_that_fell_evicts_at_the_next_write_or_trim(root):
     keep(capped(root, 300), 1, used=1)
     keep(capped(root, 300), 2, used=2)
-    assert not keep(capped(root, 100), 3, size=200)
+    with pytest.raises(NoRoom):
+        keep(capped(root, 100), 3, size=200)
     assert numbers(capped(root, 0)) == [2]
     capped(root, 0).trim()
     assert numbers(capped(root, 0)) == []
@@ -74,7 +75,7 @@ def test_the_cap_is_asked_with_what_is_held_and_what_is_free(root):
 
     def cap(held, free):
         asked.append((held, free))
-        return 1000
+        return Cap(1000, "a test")
 
     store = Store(root, cap)
     keep(store, 1, size=40)
@@ -120,8 +121,9 @@ def test_files_that_are_not_ours_are_counted_and_never_touched(root):
     found = store.contents()
     assert sorted(found.foreign) == [30] * 6
     assert found.nbytes == 280
-    assert not keep(store, 2, size=121), "only 120 of 300 bytes can ever be ours"
-    assert keep(store, 3, size=120)
+    with pytest.raises(NoRoom):
+        keep(store, 2, size=121)  # only 120 of 300 bytes can ever be ours
+    keep(store, 3, size=120)
     assert numbers(store) == [3]
     store.clear()
     assert all(path.read_bytes() == b"y" * 30 for path in foreign)
@@ -174,7 +176,7 @@ def test_clear_takes_one_pairing_or_all(root):
     assert numbers(store) == [2]
     assert len(store.clear()) == 1
     assert list(root.iterdir()) == []
-    assert Store(root / "nowhere", lambda held, free: 0).clear() == []
+    assert Store(root / "nowhere", lambda held, free: Cap(0, "a test")).clear() == []
 
 
 def test_writers_wait_for_each_other(root):

@@ -10,13 +10,12 @@ from typing import Any
 import click
 
 from llm_specdec import cache_limits, registry
-from llm_specdec.cache_limits import Cap
 from llm_specdec.cli.logs import database_option, log_path
 from llm_specdec.cli.output import table
 from llm_specdec.cli.pairings import json_option
 from llm_specdec.errors import ResourceError, UsageError
 from llm_specdec.memory import gigabytes
-from llm_specdec.prefix_store import Contents, Store
+from llm_specdec.prefix_store import Cap, Contents, Store
 from llm_specdec.receipts import Warm, warm_starts
 from llm_specdec.registry import Registry
 from llm_specdec.settings import Size
@@ -111,7 +110,7 @@ def limit_command(size: str | None, hot: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({place: _cap_json(*cap) for place, cap in caps.items()}))
     for place, (cap, _) in () if as_json else caps.items():
-        click.echo(f"{place}: {_cap_line(cap)}", err=True)
+        click.echo(f"{place}: {cap}", err=True)
 
 
 # ---- status ----
@@ -160,12 +159,12 @@ def _pairing_row(name: str, known: Registry, held: Contents, warm: Warm | None) 
 def _shown(found: dict[str, Any]) -> Iterator[str]:
     disk, memory = found["disk"], found["memory"]
     held = f"{_counted(disk['entries'])}, {gigabytes(disk['bytes'])}"
-    yield f"disk    {held}; {_cap_line(_cap(disk))}"
+    yield f"disk    {held}; {_cap(disk)}"
     yield f"        {found['folder']}, {gigabytes(disk['free_bytes'])} free"
     if disk["other_files"]:
         files = f"{disk['other_files']} other file{'s' * (disk['other_files'] > 1)}"
         yield f"        {files}, {gigabytes(disk['other_bytes'])}: counted, never touched"
-    yield f"memory  {_cap_line(_cap(memory))}"
+    yield f"memory  {_cap(memory)}"
     if found["pairings"]:
         yield ""
         yield from table([HEADINGS, *map(_cells, found["pairings"])])
@@ -201,10 +200,6 @@ def _cap_json(cap: Cap, limit: int | None) -> dict[str, Any]:
 
 def _cap(found: dict[str, Any]) -> Cap:
     return Cap(found["cap_bytes"], found["cap_why"])
-
-
-def _cap_line(cap: Cap) -> str:
-    return f"at most {gigabytes(cap.nbytes)} ({cap.why})" if cap.nbytes else f"off ({cap.why})"
 
 
 def _counted(entries: int) -> str:

@@ -141,25 +141,23 @@ def disk() -> Findings:
     cap = cache_limits.disk(known, held, free)
     size = memory.gigabytes
     said = f"{size(free)} of disk is free; prefix cache: {size(held)}"
-    if cap.nbytes == 0 and known.cache.get("limit") != 0:
+    if cap.nbytes == 0 and not cap.own:
         yield Finding(
             "warning",
-            f"{said}, off ({cap.why})",
+            f"{said}, {cap}",
             "every prompt is read from its beginning, and downloads may fail",
-            "free some disk",
+            "free some disk; llm specdec cache limit 0 turns the cache off",
         )
     elif held > cap.nbytes:
         yield Finding(
             "warning",
-            f"{said} of at most {size(cap.nbytes)} ({cap.why})",
+            f"{said}, {cap}",
             "the next run evicts entries, or other files fill its folder",
             "llm specdec cache status",
         )
-    elif cap.nbytes == 0:
-        yield Finding("ok", f"{said}, off ({cap.why})")
     else:
         full = ", nearly full" if held > NEARLY * cap.nbytes else ""
-        yield Finding("ok", f"{said} of at most {size(cap.nbytes)} ({cap.why}){full}")
+        yield Finding("ok", f"{said}, {cap}{full}")
 
 
 # ---- the registry and what it names ----

@@ -152,7 +152,7 @@ def test_the_cache_is_ok_off_by_choice_and_a_warning_over_its_cap(llm_user, writ
     (llm_user / "specdec" / "cache").mkdir()
     junk = llm_user / "specdec" / "cache" / "junk"
     junk.write_bytes(b"x" * 950_000)
-    assert disk(10**12, monkeypatch)[1].endswith("950 KB of at most 1 MB (your limit), nearly full")
+    assert disk(10**12, monkeypatch)[1].endswith("950 KB, at most 1 MB (your limit), nearly full")
     junk.write_bytes(b"x" * 1_950_000)
     assert disk(10**12, monkeypatch)[0] == "warning"
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from llm_specdec.engine.prefix_cache import names
 from llm_specdec.engine.prefix_cache.entry import Entry, Found, Key, usable
-from llm_specdec.prefix_store import Store
+from llm_specdec.prefix_store import NoRoom, Store
 
 FORMAT = "1"  # of the files
 TRIES = 4  # files that a lookup opens at most
@@ -65,12 +65,12 @@ class _File:
 class DiskTier:
     """`Tier` over the entries that `store` has for `pairing`.
 
-    warn: told once, in words, when entries cannot be written; then no more are.
+    warn: told in words, but only once, why entries cannot be kept.
     """
 
     def __init__(self, store: Store, pairing: str, warn: Callable[[str], None]) -> None:
         self.store, self.pairing, self._warn = store, pairing, warn
-        self._gave_up = False
+        self._gave_up = self._told = False
 
     def longest(self, key: Key, prompt: Sequence[int], beyond: int = 0) -> Found | None:
         """See `Tier`. Opens at most TRIES files, those whose names promise most."""
@@ -102,9 +102,18 @@ class DiskTier:
             self.store.keep(path, size, write, self._covered(key, entry))
         except TimeoutError:  # another process is writing: its entry is as good as ours
             pass
+        except NoRoom as error:
+            if not error.cap.own:
+                self._tell(f"{error}; see llm specdec cache status")
         except (OSError, RuntimeError) as error:
             self._gave_up = True
-            self._warn(f"the prefix cache cannot be written: {error}")
+            why = getattr(error, "strerror", None) or error
+            self._tell(f"the prefix cache in {self.store.root} cannot be written: {why}")
+
+    def _tell(self, text: str) -> None:
+        if not self._told:
+            self._warn(text)
+        self._told = True
 
     def _folder(self, key: Key) -> Path:
         return self.store.root / self.pairing / key.digest[:32]

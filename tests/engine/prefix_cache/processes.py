@@ -16,7 +16,7 @@ import numpy as np
 
 from llm_specdec.engine.prefix_cache import Entry, Key
 from llm_specdec.engine.prefix_cache.disk import DiskTier, read_tokens
-from llm_specdec.prefix_store import Store
+from llm_specdec.prefix_store import Cap, Store
 
 KEY = Key({"weights": "none"})
 CAP = 4_500_000  # bytes: four entries
@@ -31,7 +31,7 @@ def tier(root: Path) -> DiskTier:
     def warn(text: str) -> None:
         raise AssertionError(text)
 
-    return DiskTier(Store(root, lambda held, free: CAP, {"p"}), "p", warn)
+    return DiskTier(Store(root, lambda held, free: Cap(CAP, "a test"), {"p"}), "p", warn)
 
 
 def entry(number: int) -> Entry:

@@ -13,7 +13,7 @@ import pytest
 from llm_specdec.engine.prefix_cache import Entry, Key, disk, usable
 from llm_specdec.engine.prefix_cache.disk import DiskTier
 from llm_specdec.engine.prefix_cache.names import lengths, name_of
-from llm_specdec.prefix_store import Store
+from llm_specdec.prefix_store import Cap, Store
 
 KEY = Key({"target": "abc", "format": "1"})
 OTHER = Key({"target": "abd", "format": "1"})
@@ -49,8 +49,9 @@ def warnings():
     return []
 
 
-def tier_in(folder, warnings, cap=10**9):
-    return DiskTier(Store(folder / "cache", lambda held, free: cap, ["p"]), "p", warnings.append)
+def tier_in(folder, warnings, cap=10**9, own=False):
+    store = Store(folder / "cache", lambda held, free: Cap(cap, "a test", own), ["p"])
+    return DiskTier(store, "p", warnings.append)
 
 
 @pytest.fixture
@@ -303,9 +304,7 @@ def read_only(folder):
 
 def test_a_full_disk_is_one_warning_and_leaves_nothing(tmp_path, warnings):
     with mounted(tmp_path / "disk", "256k", lambda folder: None) as folder:
-        tier = DiskTier(
-            Store(folder / "cache", lambda held, free: 10**9, ["p"]), "p", warnings.append
-        )
+        tier = tier_in(folder, warnings)
         small = entry((1, 2, 3))
         tier.put(KEY, small)
         big = Entry((4, 5, 6), [mx.zeros((300_000,))], [], False)
@@ -322,9 +321,7 @@ def test_a_full_disk_is_one_warning_and_leaves_nothing(tmp_path, warnings):
 
 def test_a_read_only_disk_is_one_warning(tmp_path, warnings):
     with mounted(tmp_path / "disk", "256k", read_only) as folder:
-        tier = DiskTier(
-            Store(folder / "cache", lambda held, free: 10**9, ["p"]), "p", warnings.append
-        )
+        tier = tier_in(folder, warnings)
         for tokens in ((1, 2), (3, 4)):
             tier.put(KEY, entry(tokens))
         assert len(warnings) == 1
@@ -340,13 +337,19 @@ def test_a_write_that_fails_halfway_is_one_warning(tier, warnings, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     tier.put(KEY, entry((4, 5, 6)))
     tier.put(KEY, entry((7, 8, 9)))
-    assert warnings == ["the prefix cache cannot be written: [Errno 28] No space left on device"]
+    root = tier.store.root
+    assert warnings == [f"the prefix cache in {root} cannot be written: No space left on device"]
     assert [path.name for path in tier.store.root.rglob("*") if path.is_file()] == [
         name_of((1, 2, 3), False)
     ]
 
 
-def test_a_cap_of_nothing_writes_nothing(tmp_path, warnings):
-    tier = tier_in(tmp_path, warnings, cap=0)
-    tier.put(KEY, entry((1, 2, 3)))
-    assert (held(tier), warnings) == ([], [])
+@pytest.mark.parametrize(("own", "told"), [(False, 1), (True, 0)])
+def test_a_cap_of_nothing_writes_nothing_and_is_told_unless_it_was_asked_for(
+    tmp_path, warnings, own, told
+):
+    tier = tier_in(tmp_path, warnings, cap=0, own=own)
+    for tokens in ((1, 2, 3), (4, 5, 6)):
+        tier.put(KEY, entry(tokens))
+    assert (held(tier), len(warnings)) == ([], told)
+    assert not told or "the prefix cache on disk is off (a test)" in warnings[0]
