@@ -5,8 +5,6 @@ The engine is imported inside functions: nothing heavy is loaded before a prompt
 
 import functools
 import secrets
-import sys
-import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +15,7 @@ from llm.parts import StreamEvent
 from llm_specdec import chat, prefixes, receipts, settings
 from llm_specdec.errors import ContextError, UsageError
 from llm_specdec.events import Events
+from llm_specdec.notices import tell, warn
 from llm_specdec.options import told_apart
 from llm_specdec.registry import Pairing
 from llm_specdec.setup import Setup, load, sampling
@@ -58,28 +57,38 @@ class Answer:
 
     def stream(self, job: Job) -> Generator[StreamEvent, None, None]:
         """Load, run and leave a receipt, on the thread that runs models."""
-        start = time.perf_counter()
-        weights = self.setup.weights()
-        self._admit(weights, self._least_tokens())
-        session = load(weights)
-        costs = self.setup.costs(session, tell=_tell)
-        tokenizer = session.tokenizer  # read here, while loading is timed
-        prefix_cache = self._prefix_cache(session)
-        load_ms = 1000 * (time.perf_counter() - start)
+        from llm_specdec.engine.loop import Request
         from llm_specdec.engine.phases import Meter
         from llm_specdec.engine.sections import sections_of
+        from llm_specdec.engine.target import tokenizer_of
         from llm_specdec.engine.text import TextStream
 
         meter = Meter()
+        with meter.loading():
+            weights = self.setup.weights()
+            tokenizer = tokenizer_of(weights.target)
         tools = chat.tools_for(self.prompt)
         sections = sections_of(tokenizer, bool(tools))
         rendered = self._rendered(tokenizer, tools)
         if tools and not sections.parse:
             raise UsageError("mlx-lm cannot read the tool calls of this model: leave -T out")
+        room = self._room(weights, len(rendered.tokens))  # all that can be refused, before loading
+        with meter.loading():
+            session = load(weights)
+            costs = self.setup.costs(session, tell=tell)
+            prefix_cache = self._prefix_cache(session)
         text = TextStream(tokenizer.detokenizer, self.values["stop"], sections, rendered.opening)
         events = Events(sections, tools, self.prompt, self.response)
-        request = self._request(session, rendered, text, sections)
-        self._admit(weights, len(request.prompt))
+        request = Request(
+            prompt=rendered.tokens,
+            max_tokens=room,
+            eos=frozenset(tokenizer.eos_token_ids),
+            sampling=sampling(self.values),
+            seed=secrets.randbits(63) if self.values["seed"] is None else self.values["seed"],
+            ends_at=text.feed,
+            constraints=self._constraints(session, text, sections),
+            boundaries=rendered.shared,
+        )
         run = session.run(
             request,
             meter,
@@ -101,7 +110,7 @@ class Answer:
             yield from events.of(text.finish())
         finally:
             tokens.close()  # type: ignore[attr-defined]
-            self._leave_receipt(run, meter, request, load_ms, text.reasoning)
+            self._leave_receipt(run, meter, request, text.reasoning)
 
     def _history(self) -> list[tuple[int, int]]:
         """Acceptance of the pairing's logged runs, the policy's prior; none with a seed of the
@@ -114,7 +123,7 @@ class Answer:
         if not self.values["prefix_cache"]:
             return None
         name, kv_bits = self.setup.pairing.name, self.values["kv_bits"]
-        return prefixes.prefix_cache(session, name, kv_bits, warn=_warn)
+        return prefixes.prefix_cache(session, name, kv_bits, warn=warn)
 
     def _keep(self, run: "Run", prefix_cache: "PrefixCache") -> None:
         """Keep the run's states: in memory, and on disk where llm logs what was said."""
@@ -123,43 +132,23 @@ class Answer:
         if self._log:
             prefix_cache.store(entries)
 
-    def _admit(self, weights: "Weights", prompt_tokens: int) -> None:
-        """Raises ResourceError where prompt and max_tokens (at least a short answer) cannot fit."""
+    def _room(self, weights: "Weights", prompt_tokens: int) -> int:
+        """Tokens that the answer may have. Raises ContextError, and ResourceError where prompt
+        and max_tokens (at least a short answer) do not fit into memory."""
+        from llm_specdec.engine.target import context_of
         from llm_specdec.memory import STEP
 
-        self.setup.admit(weights, prompt_tokens + (self.values["max_tokens"] or STEP))
-
-    def _least_tokens(self) -> int:
-        """Tokens that the prompt has at least, before there is a tokenizer to count them: on
-        average a token stands for fewer than eight bytes. They are counted once it is there.
-        """
-        messages = chat.messages_for(self.prompt, None)
-        return sum(len(message["content"].encode()) for message in messages) // 8
-
-    def _request(
-        self, session: "Session", rendered: chat.Rendered, text: "TextStream", sections: "Sections"
-    ) -> "Request":
-        from llm_specdec.engine.loop import Request
-
-        prompt = rendered.tokens
-        context = self.setup.context(session.target.context)
-        room = context - len(prompt)
+        native = context_of(weights.target)
+        context = self.setup.context(native)
+        room = context - prompt_tokens
         if room < 1:
-            more = context < session.target.context
             raise ContextError(
-                f"the prompt has {len(prompt)} tokens, the context of {self.model_id} "
-                f"{context}: shorten it{', or raise the context setting' if more else ''}"
+                f"the prompt has {prompt_tokens} tokens, the context of {self.model_id} {context}: "
+                f"shorten it{', or raise the context setting' if context < native else ''}"
             )
-        return Request(
-            prompt=prompt,
-            max_tokens=min(self.values["max_tokens"] or room, room),
-            eos=frozenset(session.tokenizer.eos_token_ids),
-            sampling=sampling(self.values),
-            seed=secrets.randbits(63) if self.values["seed"] is None else self.values["seed"],
-            ends_at=text.feed,
-            constraints=self._constraints(session, text, sections),
-            boundaries=rendered.shared,
-        )
+        longest: int | None = self.values["max_tokens"]
+        self.setup.admit(weights, prompt_tokens + (longest or STEP))
+        return min(longest or room, room)
 
     def _constraints(
         self, session: "Session", text: "TextStream", sections: "Sections"
@@ -194,14 +183,16 @@ class Answer:
         if self.prompt.system and (against := settings.against_system(self.resolution)):
             warnings.append(against)
         for warning in warnings:
-            _warn(warning)
+            warn(warning)
 
     def _leave_receipt(
-        self, run: "Run", meter: "Meter", request: "Request", load_ms: float, reasoning: int
+        self, run: "Run", meter: "Meter", request: "Request", reasoning: int
     ) -> None:
         """Set usage and response_json, also where the run ended early: llm logs an interrupted
         response that returned."""
-        receipt = receipts.payload(self.setup.measured(run, meter, request, load_ms, reasoning))
+        receipt = receipts.payload(
+            self.setup.measured(run, meter, request, 1000 * meter.load, reasoning)
+        )
         self.response.response_json = {"specdec": receipt}
         self.response.set_usage(
             input=receipt["tokens"]["prompt"],
@@ -215,16 +206,6 @@ class Answer:
         )
         if self._log:
             receipts.ensure_view(self._log)
-
-
-def _warn(text: str) -> None:
-    click.echo(f"Warning: {text}", err=True)
-
-
-def _tell(text: str) -> None:
-    """Say why it takes a moment, to a person only."""
-    if sys.stderr.isatty():
-        click.echo(text, err=True)
 
 
 def _log_database() -> str | None:

@@ -78,7 +78,7 @@ def render(
         joined = "\n\n".join(message["content"] for message in messages)
         return Rendered(list(tokenizer.encode(joined)), "")
     arguments = thinking.template_arguments(
-        text, values["thinking"], values["chat_template_kwargs"]
+        text, values["thinking"], values["chat_template_kwargs"], values["thinking_budget"]
     )
     if tools:
         arguments["tools"] = list(tools)

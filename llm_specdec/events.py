@@ -5,9 +5,10 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import click
 import llm
 from llm.parts import StreamEvent, ToolCallPart
+
+from llm_specdec.notices import warn
 
 if TYPE_CHECKING:
     from llm_specdec.engine.sections import Sections
@@ -28,7 +29,6 @@ class Events:
         self._calls = sum(  # of the conversation so far
             isinstance(part, ToolCallPart) for message in prompt.messages for part in message.parts
         )
-        self._warned = False
 
     def of(self, pieces: Iterable["Piece"]) -> Iterator[StreamEvent]:
         for piece in pieces:
@@ -42,7 +42,7 @@ class Events:
     def _tool(self, piece: "Piece") -> Iterator[StreamEvent]:
         calls = self._read(piece.text)
         if calls is None:  # it is no use to anyone as a call, but it is what the model said
-            self._warn()
+            warn("a tool call could not be read, and is shown as text")
             end = self._sections.tool_end if piece.closed else ""
             yield StreamEvent("text", self._sections.tool_start + piece.text + end)
             return
@@ -67,11 +67,6 @@ class Events:
         """Nine letters and digits, as some templates demand; the same for the same conversation,
         so that a seed repeats it where a template shows ids."""
         return hashlib.sha256(f"{self._calls} {name} {arguments}".encode()).hexdigest()[:9]
-
-    def _warn(self) -> None:
-        if not self._warned:
-            self._warned = True
-            click.echo("Warning: a tool call could not be read, and is shown as text", err=True)
 
 
 def _plain(call: dict[str, Any]) -> tuple[str, str, str | None]:

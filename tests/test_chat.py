@@ -103,7 +103,7 @@ def prompt(messages, tools=()):
 def rendered(folder, messages, tools=(), **values):
     found = chat.messages_for(prompt(messages, tools), None)
     offered = chat.tools_for(prompt(messages, tools))
-    return chat.render(target.tokenizer(folder), found, PLAIN | values, offered)
+    return chat.render(target.tokenizer_of(folder), found, PLAIN | values, offered)
 
 
 @pytest.mark.parametrize("tools", [[], [TOOL]], ids=["", "tools"])
@@ -159,9 +159,17 @@ def test_what_a_template_refuses_is_said_in_its_words(folders):
 def test_the_opening_says_which_section_comes_first(folders, family, values, opening, section):
     found = rendered(folders / family, [user("Hi <think>")], **values)
     assert found.opening == opening
-    tokenizer = target.tokenizer(folders / family)
+    tokenizer = target.tokenizer_of(folders / family)
     sections = sections_of(tokenizer, tools=False)
     assert TextStream(tokenizer.detokenizer, [], sections, found.opening).section == section
+
+
+def test_a_template_that_can_be_told_of_a_budget_is(tmp_path):
+    told = "{{ messages[0].content }} {{ thinking_budget }}"
+    chains.write_tokenizer(tmp_path / "told", [], told)
+    (tmp_path / "told" / "config.json").write_text("{}")
+    found = rendered(tmp_path / "told", [user("Hi")], thinking_budget=50)
+    assert target.tokenizer_of(tmp_path / "told").decode(found.tokens) == "Hi 50"
 
 
 @pytest.mark.parametrize(
@@ -174,7 +182,7 @@ def test_the_opening_says_which_section_comes_first(folders, family, values, ope
     ],
 )
 def test_calls_are_read_where_there_is_a_parser(folders, family, said, calls):
-    tokenizer = target.tokenizer(folders / family)
+    tokenizer = target.tokenizer_of(folders / family)
     sections = sections_of(tokenizer, tools=True)
     assert (sections.parse is not None) == calls
     text = TextStream(tokenizer.detokenizer, [], sections)

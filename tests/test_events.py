@@ -10,6 +10,7 @@ import llm
 import pytest
 from llm.parts import ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
+from llm_specdec import notices
 from llm_specdec.engine import target
 from tests import chains
 
@@ -48,7 +49,8 @@ def checkpoints(tmp_path_factory):
 
 @pytest.fixture
 def models(llm_user, checkpoints):
-    """Pairings chain and toolless, drafted by prompt lookup."""
+    """Pairings chain and toolless, drafted by prompt lookup; no warning was shown yet."""
+    notices.warn.cache_clear()
     (llm_user / "specdec").mkdir()
     (llm_user / "specdec" / "specdec.toml").write_text(
         "".join(
@@ -154,7 +156,7 @@ def test_history_leaves_thinking_to_the_template(models, checkpoints):
     second.text()
     spoken = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nIt is 🐼 indeed! <|im_end|>\n"
     spoken += "<|im_start|>user\nhi again<|im_end|>\n<|im_start|>assistant\n<|ask|>"
-    tokenizer = target.tokenizer(checkpoints / "chain")
+    tokenizer = target.tokenizer_of(checkpoints / "chain")
     assert tokens(second)["prompt"] == len(tokenizer.encode(spoken))
 
 

@@ -6,9 +6,10 @@ synchronisation between them. The first rounds of each draft length and then one
 divided in the proportions of the synchronised rounds of the same length (DESIGN §4.8).
 """
 
+import contextlib
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 Seconds = dict[str, float]
 
@@ -31,6 +32,17 @@ class Meter:
         self._rounds: Counter[int] = Counter()
         self._current: Seconds = defaultdict(float)
         self.synced_rounds = 0
+        self.load = 0.0
+
+    @contextlib.contextmanager
+    def loading(self) -> Iterator[None]:
+        """Weights come into memory: counted in `load`, and no part of the run."""
+        start = self._clock()
+        yield
+        gone = self._clock() - start
+        self.load += gone
+        self._start += gone
+        self._mark += gone
 
     def skip(self) -> None:
         """Leave the time since the last mark to `other`."""

@@ -39,7 +39,7 @@ class Target:
     def tokenizer(self) -> Any:
         """mlx-lm's TokenizerWrapper of the folder the model came from."""
         assert self.folder is not None
-        return tokenizer(self.folder)
+        return tokenizer_of(self.folder)
 
     @functools.cached_property
     def vocab_size(self) -> int:
@@ -49,8 +49,7 @@ class Target:
     @property
     def context(self) -> int:
         """Tokens the model was made for."""
-        config = self.config.get("text_config", self.config)
-        return int(config.get("max_position_embeddings", 1 << 17))
+        return _context(self.config)
 
     def forward(self, tokens: mx.array, cache: TargetCache) -> mx.array:
         """Run one pass over `tokens` (n,) after what `cache` covers; lazily (n, vocab)."""
@@ -147,8 +146,23 @@ def _without(names: frozenset[str]) -> ModelClasses:
     return classes
 
 
+def context_of(folder: Path) -> int:
+    """Tokens the model in a folder was made for, its weights left alone.
+
+    Raises: CheckpointError.
+    """
+    try:
+        return _context(load_config(folder))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{folder}: its config cannot be read: {error}") from error
+
+
+def _context(config: dict[str, Any]) -> int:
+    return int(config.get("text_config", config).get("max_position_embeddings", 1 << 17))
+
+
 @functools.cache
-def tokenizer(folder: Path) -> Any:
+def tokenizer_of(folder: Path) -> Any:
     """mlx-lm's TokenizerWrapper, with the end tokens that the model's config names.
 
     Raises: CheckpointError.

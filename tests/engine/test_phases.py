@@ -77,3 +77,16 @@ def test_a_run_without_a_token_has_no_ttft():
     meter.finish()
     assert meter.ttft is None
     assert sum(meter.phases().values()) == 0
+
+
+def test_loading_is_no_part_of_the_run():
+    clock = Clock()
+    meter = Meter(clock)
+    clock.now += 1.0  # the prompt is rendered
+    for seconds in (4.0, 2.0):
+        with meter.loading():
+            clock.now += seconds
+    clock.now += 3.0
+    meter.add("prefill")
+    meter.finish()
+    assert (meter.load, meter.wall, meter.phases()["prefill"]) == (6.0, 4.0, 4.0)
