@@ -11,7 +11,7 @@ from llm_specdec.bench.rules import Case
 from llm_specdec.bench.runs import Plan, Progress, perform
 from llm_specdec.bench.sessions import Config, Sessions
 from llm_specdec.bench.store import Asked, Store
-from llm_specdec.errors import ContextError, UnsupportedError, UsageError
+from llm_specdec.errors import ContextError, UsageError
 from llm_specdec.receipts.payload import sha256_of
 from llm_specdec.registry import Pairing, Registry
 
@@ -21,14 +21,12 @@ def bench(model: str, options: Mapping[str, Any], tell: Callable[[str], None]) -
 
     `options` as `cli/bench.py` names them. Raises SpecdecError.
     """
-    if options["warm"]:
-        raise UnsupportedError("there is no prefix cache yet to be warm from: leave --warm out")
     known = registry.load()
     pairing, profile = known.find(model)
     configs = _configs(known, model, options)
     store = Store()
     tell(f"loading {pairing.name}")
-    engine = Sessions(configs, options["max_tokens"])
+    engine = Sessions(configs, options["max_tokens"], keeps=options["warm"])
     found = _prompts(engine, options)
     _check_room(engine, found, options["max_tokens"])
     mode = "warm" if options["warm"] else "lanes" if options["lanes"] else "cold"
@@ -52,6 +50,8 @@ def _configs(known: Registry, model: str, options: Mapping[str, Any]) -> list[Co
         return sessions.lanes(_sharing(known, pairing), profile)
     own = sessions.config(model, pairing, profile)
     if options["against"] == "none":
+        if pairing.kind == "none" and options["warm"]:
+            return [own]  # the target alone, warm against cold
         if pairing.kind == "none":
             raise UsageError(
                 f"{pairing.name} has no drafter, there is nothing to gate: try --lanes, or set "

@@ -1,5 +1,6 @@
 """The real engine behind a bench: a session a configuration, the target's weights shared."""
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from llm_specdec.registry import Pairing
 from llm_specdec.setup import Setup, effective, load, sampling
 
 if TYPE_CHECKING:
-    from llm_specdec.engine.loop import Run
+    from llm_specdec.engine.prefix_cache import PrefixCache
     from llm_specdec.engine.session import Session
 
 LENGTHS = (1, 2, 4, 8, "auto")  # draft lengths that `--lanes` tries
@@ -74,12 +75,15 @@ def lanes(pairings: Sequence[Pairing], profile: str | None) -> list[Config]:
 
 
 class Sessions:
-    """`runs.Engine` over loaded weights. Raises SpecdecError where one cannot be loaded."""
+    """`runs.Engine` over loaded weights; `keeps` the states of cold runs for warm ones.
+    Raises SpecdecError where one cannot be loaded."""
 
-    def __init__(self, configs: Sequence[Config], max_tokens: int) -> None:
+    def __init__(self, configs: Sequence[Config], max_tokens: int, keeps: bool = False) -> None:
         self._setups = {config.name: config.setup for config in configs}
         self._max_tokens = max_tokens
         self._baseline = configs[0].name
+        self._keeps = keeps
+        self._kept: dict[str, PrefixCache] = {}  # by configuration, of its last cold run
         self._loaded = {name: _load(setup, max_tokens) for name, setup in self._setups.items()}
 
     @property
@@ -106,7 +110,12 @@ class Sessions:
         return list(self._run(config, prompt, values, seed=0).completion_ids)
 
     def timed(self, config: str, prompt: Sequence[int], number: int, warm: bool) -> receipts.Run:
-        return self._run(config, prompt, self._setups[config].values, seed=number)
+        values = self._setups[config].values
+        if not self._keeps:
+            return self._run(config, prompt, values, number)
+        if not warm:
+            self._kept[config] = _nothing_kept()
+        return self._run(config, prompt, values, number, self._kept[config], put=not warm)
 
     def gap(self, prompt: Sequence[int], completion: Sequence[int]) -> float:
         values = self._setups[self._baseline].values | GREEDY | self._penalties()
@@ -124,8 +133,15 @@ class Sessions:
         return {name: settings.SETTINGS[name].default for name in PENALTIES}
 
     def _run(
-        self, config: str, prompt: Sequence[int], values: Mapping[str, Any], seed: int
+        self,
+        config: str,
+        prompt: Sequence[int],
+        values: Mapping[str, Any],
+        seed: int,
+        prefix_cache: "PrefixCache | None" = None,
+        put: bool = False,
     ) -> receipts.Run:
+        """One run, from what `prefix_cache` has of the prompt; `put`: what it kept goes there."""
         from llm_specdec.engine.loop import Request
         from llm_specdec.engine.phases import Meter
 
@@ -147,8 +163,12 @@ class Sessions:
             draft_tokens=values["draft_tokens"],
             kv_bits=values["kv_bits"],
             costs=costs,
+            prefix_cache=prefix_cache,
         )
-        _exhaust(run)
+        for _ in run.tokens():
+            pass
+        if prefix_cache and put:
+            prefix_cache.keep(run.entries())
         return setup.measured(run, meter, request, load_ms)
 
 
@@ -160,6 +180,8 @@ def _load(setup: Setup, tokens: int) -> tuple["Session", float]:
     return load(weights), 1000 * (time.perf_counter() - start)
 
 
-def _exhaust(run: "Run") -> None:
-    for _ in run.tokens():
-        pass
+def _nothing_kept() -> "PrefixCache":
+    """A prefix cache of one configuration's run of one prompt, as large as it must be."""
+    from llm_specdec.engine.prefix_cache import Key, PrefixCache, RamTier
+
+    return PrefixCache(Key({}), RamTier(sys.maxsize))

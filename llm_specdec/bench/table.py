@@ -120,8 +120,9 @@ def seconds(rate: Row | None) -> str:
 def title(bench: Row) -> str:
     profile = f"/{bench['profile']}" if bench["profile"] else ""
     against = "all lanes" if bench["mode"] == "lanes" else f"against {bench['against']}"
+    warm = ", warm" if bench["mode"] == "warm" else ""
     partial = ", partial" if bench["partial"] else ""
-    return f"{bench['pairing']}{profile} {against}{partial}"
+    return f"{bench['pairing']}{profile} {against}{warm}{partial}"
 
 
 def _text(bench: Row) -> Iterator[str]:
@@ -149,13 +150,23 @@ def _lines(row: Row) -> Iterator[tuple[str, str]]:
     yield "end-to-end", f"{listed(row['end_to_end_tps'])} tok/s"
     if not row["decode_tps"]:
         yield "gain", gain(row, "end_to_end_tps")
-    cold = f" (cold {seconds(row['cold_ttft_ms'])})" if "cold_ttft_ms" in row else ""
-    yield "TTFT", f"{seconds(row['ttft_ms'])}{cold}"
+    yield from _ttft(row)
     yield "acceptance", acceptance(row)
     yield "lane", "parked at the end of a run" if "parked" in row["lane_states"] else ""
     yield "phases", phases(row)
     yield "loops", f"most frequent 6-gram {row['longest_repeated_6gram']}×"
     yield "", parity(row)
+
+
+def _ttft(row: Row) -> Iterator[tuple[str, str]]:
+    """The median; of warm runs every one, and the cold run's beside them."""
+    warm, cold = row["ttft_ms"], row.get("cold_ttft_ms")
+    if not warm or not cold:
+        yield "TTFT", seconds(warm)
+        return
+    yield "TTFT", f"{listed(warm)} ms"
+    share = warm["median"] / cold["median"]
+    yield "cold TTFT", f"{cold['median']:.1f} ms, warm is {share:.3f} of it"
 
 
 def _markdown(bench: Row) -> Iterator[str]:
@@ -172,7 +183,7 @@ def _markdown(bench: Row) -> Iterator[str]:
                 row["config"],
                 listed(row["decode_tps"]),
                 listed(row["end_to_end_tps"]),
-                seconds(row["ttft_ms"]),
+                "; cold ".join(value for _, value in _ttft(row)),
                 acceptance(row),
                 gain(row, rate),
             )

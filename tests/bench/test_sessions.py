@@ -48,3 +48,21 @@ def test_a_bench_run_of_the_demo_model_is_a_whole_receipt(smollm2):
     assert drafted.drafted > 0 and drafted.wall_ms > drafted.ttft_ms > 0
     assert engine.dtype in TIE
     assert engine.gap(prompt, own[:2]) > TIE[engine.dtype]
+
+
+@pytest.mark.real
+def test_warm_runs_begin_with_what_the_cold_run_of_their_configuration_kept(smollm2):
+    pairing = Pairing("look", str(smollm2 / "smollm2"), "lookup", "lookup")
+    configs = [sessions.alone(pairing, None), sessions.config("look", pairing, None)]
+    engine = Sessions(configs, max_tokens=6, keeps=True)
+    prompt = engine.encode("Count: one, two, three, four, five, six, seven, eight, nine, ten.")
+    for name in ("none", "look"):
+        cold = engine.timed(name, prompt, 0, warm=False)
+        warm = [engine.timed(name, prompt, 0, warm=True) for _ in range(2)]
+        assert cold.cached_tokens == 0
+        assert [run.cached_tokens for run in warm] == [len(prompt) - 1] * 2
+        assert [run.completion_ids for run in warm] == [cold.completion_ids] * 2
+        assert all(run.phases_ms["restore"] > 0 for run in warm)
+    other = engine.encode("Name six fruits that are not red, and six that are, in two lists.")
+    assert engine.timed("look", other, 0, warm=False).cached_tokens == 0
+    assert engine.timed("look", other, 0, warm=True).cached_tokens == len(other) - 1

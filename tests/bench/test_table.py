@@ -46,8 +46,13 @@ def test_a_broken_lane_says_where_and_how_far(tmp_path):
 
 def test_warm_tables_show_ttft_cold_and_warm_and_no_decode_rate(tmp_path):
     rates = {name: [20.0] * 4 for name in ("none", "qwen")}
-    text = table.text(bench(tmp_path, Scripted(rates), mode="warm"))
-    assert "TTFT        0.10 s (cold 1.00 s)" in text
+    found = bench(tmp_path, Scripted(rates), mode="warm")
+    text = table.text(found)
+    assert text.startswith("qwen against none, warm\n")
+    every = "[100.0, 100.0, 100.0] mean 100.0, median 100.0 ms"
+    cold = "1000.0 ms, warm is 0.100 of it"
+    assert f"TTFT        {every}\n    cold TTFT   {cold}\n" in text
+    assert f"| {every}; cold {cold} |" in table.markdown(found)
     assert "decode" not in text
 
 

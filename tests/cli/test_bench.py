@@ -31,7 +31,7 @@ def engine(monkeypatch):
     """Replaces the real engine by a scripted one, to be filled by the test."""
     scripted = Scripted({})
 
-    def sessions(configs, max_tokens):
+    def sessions(configs, max_tokens, keeps):
         scripted.configs = configs
         return scripted
 
@@ -220,17 +220,29 @@ def test_bad_arguments_exit_2_with_a_clear_line_and_store_nothing(user, engine, 
     assert Store().benches() == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["qwen", "--context", "19900"], "more than the context of 20000"),
-        (["qwen", "--warm"], "leave --warm out"),
-    ],
-)
-def test_what_cannot_run_is_refused_before_anything_is_stored(user, engine, arguments, said):
-    result = bench(*arguments, "--class", "code")
-    assert result.exit_code == 1 and said in result.stderr
+def test_what_cannot_run_is_refused_before_anything_is_stored(user, engine):
+    result = bench("qwen", "--context", "19900", "--class", "code")
+    assert result.exit_code == 1 and "more than the context of 20000" in result.stderr
     assert Store().benches() == []
+
+
+def test_a_warm_bench_runs_cold_once_and_decides_nothing(user, engine):
+    rates = {"none": [20.0] * 3, "qwen": [9.0] * 3}
+    result = run(engine, rates, "--warm", "--runs", "2")
+    assert result.exit_code == 0
+    assert "undecided: warm runs decide nothing" in result.stdout
+    assert [call[1:] for call in engine.calls if call[0] == "timed"] == [
+        ("none", 0, False), ("qwen", 0, False), ("none", 0, True), ("qwen", 0, True),
+        ("qwen", 1, True), ("none", 1, True),
+    ]  # fmt: skip
+    assert registry.load().pairing("qwen").enabled
+
+
+def test_a_target_alone_may_be_benched_warm(user, engine):
+    engine.rates = {"plain": [20.0] * 2}
+    result = bench("plain", "--warm", "--runs", "1", "--class", "code")
+    assert result.exit_code == 0, result.stderr
+    assert "warm is 0.100 of it" in result.stdout
 
 
 def test_redacted_lanes_name_no_pairing_and_no_drafter(user, engine, monkeypatch):
