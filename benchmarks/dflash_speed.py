@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 import dflash.model_mlx as package
 import mlx.core as mx
+from mlx_lm import load as mlx_lm_load
 
 from benchmarks import harness
 from benchmarks.dflash_parity import Silent, load_package_drafter
@@ -27,12 +28,11 @@ from llm_specdec.engine.drafters.dflash import drafter as dflash
 from llm_specdec.engine.drafters.dflash.drafter import DFlashDrafter
 from llm_specdec.engine.loop import Tally
 from llm_specdec.engine.session import Session, Weights
-from llm_specdec.engine.target import load
 
 
 def package_engine(block: int) -> Engine:
     folder = harness.models()
-    model = load(folder / "smollm2").model
+    model = mlx_lm_load(str(folder / "smollm2"))[0]
     draft = load_package_drafter(folder / "drafters" / "dflash2")
     eos = frozenset(harness.smol().tokenizer.eos_token_ids)
 

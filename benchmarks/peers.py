@@ -1,135 +1,141 @@
 """Ours against the peers: same weights, prompts and settings, interleaved in one process.
 
-    python -m benchmarks.peers [--runs 3] [--max-tokens 96] [--prompts 2]
+    pip install --no-deps dflash==0.1.0      (for the suite dflash)
+    python -m benchmarks.peers [none model sampled dflash lookup] [--runs 3] [--prompts 2]
 
 Every figure is a ratio of median decode rates; above 1 ours is faster. Rates themselves depend
-on the machine, so they are printed for orientation only.
+on the machine, so they are printed for orientation only. A peer runs at every length of
+`--lengths`; ours at `auto` is set against the length that is best for the peer over all prompts.
+The peers' model is a copy of its own, as mlx-lm loads it.
 """
 
 import argparse
+import functools
 import statistics
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from mlx_lm import stream_generate
+from mlx_lm import load, stream_generate
 from mlx_lm.sample_utils import make_sampler
 
-from benchmarks.harness import (
-    Engine,
-    Prompt,
-    Timed,
-    interleaved,
-    ours,
-    prompts,
-    rate,
-    rendered,
-    smol,
-)
+from benchmarks import harness
+from benchmarks.harness import Engine, Prompt, Timed, interleaved, ours, prompts, rate, rendered
 from llm_specdec.engine.loop import Tally
+from llm_specdec.engine.session import Session
 from llm_specdec.engine.transforms import Sampling
 
+HOT = Sampling(temperature=0.8)
 
-def mlx_lm_engine(
-    model: Any, tokenizer: Any, draft_model: Any = None, k: int = 2, temperature: float = 0.0
-) -> Engine:
+
+@functools.cache
+def peer_model(folder: str) -> Any:
+    """(model, tokenizer) by mlx-lm alone."""
+    return load(str(harness.models() / folder))
+
+
+def mlx_lm_engine(draft: bool = False, k: int = 2, temperature: float = 0.0) -> Engine:
     """mlx_lm.stream_generate; its tally counts what it says came from the draft."""
+    model, tokenizer = peer_model("smollm2")
+    more: dict[str, Any] = {"sampler": make_sampler(temp=temperature)}
+    if draft:
+        more |= {"draft_model": peer_model("drafters/model")[0], "num_draft_tokens": k}
 
     def engine(prompt: list[int], max_tokens: int) -> tuple[Any, Tally]:
         tally = Tally()
-        more: dict[str, Any] = {"sampler": make_sampler(temp=temperature)}
-        if draft_model is not None:
-            more |= {"draft_model": draft_model, "num_draft_tokens": k}
 
         def tokens() -> Any:
             for answer in stream_generate(model, tokenizer, prompt, max_tokens=max_tokens, **more):
                 tally.accepted += answer.from_draft
                 tally.rounds += not answer.from_draft
                 yield [answer.token]
-            tally.drafted = k * tally.rounds
+            tally.drafted = k * tally.rounds if draft else 0
 
         return tokens(), tally
 
     return engine
 
 
-def compared(
-    title: str, engines: dict[str, Engine], chosen: Sequence[Prompt], tokenizer: Any, args: Any
-) -> None:
-    """Print the ratio of the first engine to each other one, over all prompts."""
-    ratios: dict[str, list[float]] = {}
-    accepted: dict[str, list[int]] = {}
-    first, *others = engines
+def auto(kind: str, sampling: Sampling | None = None) -> Engine:
+    loaded = harness.smol(kind)
+    return ours(loaded, "auto", sampling, costs_of(loaded))
+
+
+@functools.cache
+def costs_of(loaded: Session) -> Any:
+    return loaded.costs()
+
+
+def engines(suite: str, lengths: Sequence[int]) -> dict[str, Engine]:
+    """Ours first; then `none`, and the peer by length."""
+    plain = ours(harness.smol())
+    if suite == "none":
+        return {"ours": plain, "mlx-lm": mlx_lm_engine()}
+    if suite == "lookup":
+        return {"ours": auto("lookup"), "none": plain}
+    if suite == "model":
+        peers = {f"mlx-lm {k}": mlx_lm_engine(True, k) for k in lengths}
+        return {"ours": auto("model"), "none": plain, **peers}
+    if suite == "sampled":
+        peers = {f"mlx-lm {k}": mlx_lm_engine(True, k, 0.8) for k in lengths}
+        same = {f"ours {k}": ours(harness.smol("model"), k, HOT) for k in lengths[:2]}
+        return {"ours": auto("model", HOT), **same, **peers}
+    from benchmarks.dflash_speed import package_engine
+
+    blocks = {f"dflash {k}": package_engine(k + 1) for k in lengths}
+    return {"ours": auto("dflash"), "none": plain, **blocks}
+
+
+Runs = dict[str, dict[str, list[Timed]]]  # prompt → engine → runs
+
+
+def measured(chosen: Sequence[Prompt], engines: dict[str, Engine], args: Any, greedy: bool) -> Runs:
+    tokenizer = harness.smol().tokenizer
+    found: Runs = {}
     for prompt in chosen:
         ids = rendered(tokenizer, prompt.text)
-        runs = interleaved(engines, ids, args.max_tokens, args.runs)
-        for name, timings in runs.items():
-            counted = accepted.setdefault(name, [0, 0])
-            for timing in timings:
-                assert timing.tally is not None
-                counted[0] += timing.tally.accepted
-                counted[1] += timing.tally.drafted
-        for other in others:
-            ratios.setdefault(other, []).append(rate(runs[first]) / rate(runs[other]))
-        same = len({tuple(t.tokens) for t in _first_runs(runs)}) == 1
-        print(f"  {prompt.id:<10} {_rates(runs)}  text {'equal' if same else 'differs'}")
-    for other in others:
-        print(f"{title}: {first} ÷ {other} = {statistics.median(ratios[other]):.3f}")
-    for name, (kept, drafted) in accepted.items():
+        runs = found[prompt.id] = interleaved(engines, ids, args.max_tokens, args.runs)
+        same = len({tuple(timings[0].tokens) for timings in runs.values()}) == 1
+        rates = "  ".join(f"{name} {rate(timings):.1f}" for name, timings in runs.items())
+        text = f"  text {'equal' if same else 'differs'}" if greedy else ""
+        print(f"  {prompt.id:<10} {rates} tok/s{text}", flush=True)
+    return found
+
+
+def verdicts(suite: str, runs: Runs) -> None:
+    """Ratios of ours to every other engine, the best peer marked, and what was accepted."""
+    names = [name for name in next(iter(runs.values())) if name != "ours"]
+    ratio = {
+        name: statistics.fmean(rate(found["ours"]) / rate(found[name]) for found in runs.values())
+        for name in names
+    }
+    peers = [name for name in names if name != "none" and not name.startswith("ours")]
+    best = min(peers, key=ratio.__getitem__, default=None)
+    for name in names:
+        mark = "  ← the peer's best" if name == best and len(peers) > 1 else ""
+        print(f"{suite}: ours ÷ {name} = {ratio[name]:.3f}{mark}")
+    for name in ["ours", *names]:
+        tallies = [run.tally for found in runs.values() for run in found[name] if run.tally]
+        kept, drafted = sum(t.accepted for t in tallies), sum(t.drafted for t in tallies)
         if drafted:
             print(f"  accepted of drafted, {name}: {kept}/{drafted} = {kept / drafted:.3f}")
 
 
-def _first_runs(runs: dict[str, list[Timed]]) -> list[Timed]:
-    return [timings[0] for timings in runs.values()]
-
-
-def _rates(runs: dict[str, list[Timed]]) -> str:
-    return "  ".join(f"{name} {rate(timings):6.2f} tok/s" for name, timings in runs.items())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    suites = ["none", "model", "sampled", "dflash", "lookup"]
+    parser.add_argument("suites", nargs="*", choices=suites, default=suites)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--max-tokens", type=int, default=96)
     parser.add_argument("--prompts", type=int, default=2, help="prompts of each class")
-    parser.add_argument("--only", choices=["none", "model", "sampled", "lookup"])
+    parser.add_argument("--lengths", type=int, nargs="+", default=[1, 2, 3])
     args = parser.parse_args()
-
-    none, small, lookup = smol("none"), smol("model"), smol("lookup")
-    tokenizer, model = none.tokenizer, none.target.model
-    draft_model = small.drafter._model.model  # type: ignore[union-attr]
     mixed = [p for kind in ("explain", "code") for p in prompts([kind])[: args.prompts]]
-    hot = Sampling(temperature=0.8)
-    suites = {
-        "none": (
-            {"ours": ours(none), "mlx-lm": mlx_lm_engine(model, tokenizer)},
-            mixed,
-        ),
-        "model": (
-            {
-                "ours": ours(small, 2),
-                "mlx-lm": mlx_lm_engine(model, tokenizer, draft_model),
-                "none": ours(none),
-            },
-            mixed,
-        ),
-        "sampled": (
-            {
-                "ours": ours(small, 2, hot),
-                "mlx-lm": mlx_lm_engine(model, tokenizer, draft_model, temperature=0.8),
-            },
-            mixed,
-        ),
-        "lookup": (
-            {"ours": ours(lookup), "none": ours(none)},
-            prompts(["copy"])[: args.prompts],
-        ),
-    }
     print(time.strftime("%Y-%m-%d"))
-    for name, (engines, chosen) in suites.items():
-        if args.only in (None, name):
-            compared(name, engines, chosen, tokenizer, args)
+    for suite in args.suites:
+        chosen = prompts(["copy"])[: args.prompts] if suite == "lookup" else mixed
+        greedy = suite != "sampled"
+        verdicts(suite, measured(chosen, engines(suite, args.lengths), args, greedy))
 
 
 if __name__ == "__main__":

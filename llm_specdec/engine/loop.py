@@ -74,11 +74,13 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Pass:
-    """A plain pass under way: the logits (1, vocab) it gives and the hidden states it read."""
+class Step:
+    """A plain pass under way: the hidden states it read, the logits (1, vocab) it gives and the
+    token (1,) drawn from them; None where a constraint has yet to see the one before."""
 
-    logits: mx.array
     hidden: Hidden
+    logits: mx.array
+    token: mx.array | None
 
 
 class Run:
@@ -303,12 +305,14 @@ class Run:
     def _plain(self) -> Iterator[list[int]]:
         """Decode one token a round for as long as no draft is asked for. The pass over a token
         is launched before the host has seen it, so the device never waits for the host."""
-        step: Pass | None = self._pass(mx.array([self._pending], dtype=mx.int32))
+        step: Step | None = self._step(mx.array([self._pending], dtype=mx.int32), unseen=0)
         while step and not self._finished:
             self.meter.begin_round(0)
-            token, hidden = self._draw(step.logits), step.hidden
-            step = self._pass(token) if self._goes_on() else None
-            mx.async_eval(token, step.logits if step else [])
+            token, hidden = step.token, step.hidden
+            if token is None:
+                token = self._draw(step.logits)
+                mx.async_eval(token)  # apart, or it would be there only after the next pass
+            step = self._step(token, unseen=1) if self._goes_on() else None
             tokens = self._commit(cast(list[int], token.tolist()))
             self.meter.phase("verify")
             if self.drafter:
@@ -324,14 +328,26 @@ class Run:
         left = self.request.max_tokens - len(self.tally.completion)
         return left > 1 and self._next_draft()[0] is None
 
-    def _pass(self, token: mx.array) -> Pass:
-        """One pass over `token` (1,), lazily."""
-        return Pass(self.target.forward(token, self.cache), self._hidden())
+    def _step(self, token: mx.array, unseen: int) -> Step:
+        """Launch one pass over `token` (1,), which is the `unseen`th not yet committed, and
+        the draw of the next one where that can be done blindly."""
+        logits = self.target.forward(token, self.cache)
+        drawn = None if self.request.constraints else self._draw(logits, token[:unseen])
+        mx.async_eval(logits if drawn is None else drawn)
+        return Step(self._hidden(), logits, drawn)
 
-    def _draw(self, logits: mx.array) -> mx.array:
-        """The token (1,) that follows the committed ones, from their logits (1, vocab)."""
-        nothing = Proposal(mx.zeros((0,), dtype=mx.int32))
-        return self._judge(logits, nothing).tokens
+    def _draw(self, logits: mx.array, unseen: mx.array | None = None) -> mx.array:
+        """The token (1,) that follows the committed ones and `unseen` (n,) tokens that are not
+        committed yet, from its logits (1, vocab)."""
+        unseen = mx.zeros((0,), dtype=mx.int32) if unseen is None else unseen
+        n, sampling = unseen.size, self.request.sampling
+        rows = transforms.penalise(logits, self.history, unseen, sampling, first=n)
+        rows = self._constrained(rows, unseen)
+        if sampling.greedy:
+            return mx.argmax(rows, axis=-1).astype(mx.int32)
+        probs = transforms.distribution(rows, sampling)
+        place = key(self.request.seed, self.length + n, Purpose.TARGET)
+        return accept.draw(probs[0], place)[None]
 
     # Committing
 
