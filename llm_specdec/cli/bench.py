@@ -107,8 +107,9 @@ def run_command(model: str, **options: Any) -> None:
     """Bench MODEL (a pairing or PAIRING/PROFILE) against its target alone.
 
     First greedy outputs must be the same tokens. Then both run in turn, in one process,
-    cold, or each from its own kept states (--warm, which decides nothing). The verdict compares medians of the decode rate: adopted where the gain reaches
-    the gate at every context, else the pairing is disabled and its files are kept.
+    cold, or each from its own kept states (--warm, which decides nothing). The verdict
+    compares medians of the decode rate: adopted where the gain reaches the gate at every
+    context, else the pairing is disabled and its files are kept.
     Exit code 1 for vetoed or broken. Ctrl-C keeps what ran.
 
     \b
