@@ -12,7 +12,7 @@ import click
 import llm
 from llm.parts import StreamEvent
 
-from llm_specdec import chat, prefixes, receipts, settings
+from llm_specdec import chat, prefixes, receipts, schemas, settings
 from llm_specdec.errors import ContextError, UsageError
 from llm_specdec.events import Events
 from llm_specdec.notices import tell, warn
@@ -23,6 +23,7 @@ from llm_specdec.worker import Job
 
 if TYPE_CHECKING:
     from llm_specdec.engine.constraints import Constraint
+    from llm_specdec.engine.grammar import GrammarConstraint
     from llm_specdec.engine.loop import Request, Run
     from llm_specdec.engine.phases import Meter
     from llm_specdec.engine.prefix_cache import PrefixCache
@@ -52,6 +53,9 @@ class Answer:
         self.resolution = settings.resolve(pairing, profile, stored, given)
         self.setup = Setup(pairing, profile, self.resolution)
         self.values = self.setup.values
+        schema: Any = prompt.schema  # llm has made a dict of a class
+        self._grammar = None if schema is None else schemas.grammar(schema)
+        self._held: GrammarConstraint | None = None  # what keeps to the schema
         self._log = _log_database()
         self._warn()
 
@@ -70,11 +74,15 @@ class Answer:
         tools = chat.tools_for(self.prompt)
         sections = sections_of(tokenizer, bool(tools))
         rendered = self._rendered(tokenizer, tools)
+        if tools and self._grammar is not None:
+            raise UsageError("tools and a schema at once cannot be kept to: leave one out")
         if tools and not sections.parse:
             raise UsageError("mlx-lm cannot read the tool calls of this model: leave -T out")
         room = self._room(weights, len(rendered.tokens))  # all that can be refused, before loading
         with meter.loading():
             session = load(weights)
+            if self._grammar is not None:
+                session.lexicon  # noqa: B018  read here, while loading is timed
             costs = self.setup.costs(session, tell=tell)
             prefix_cache = self._prefix_cache(session)
         text = TextStream(tokenizer.detokenizer, self.values["stop"], sections, rendered.opening)
@@ -86,7 +94,7 @@ class Answer:
             sampling=sampling(self.values),
             seed=secrets.randbits(63) if self.values["seed"] is None else self.values["seed"],
             ends_at=text.feed,
-            constraints=self._constraints(session, text, sections),
+            constraints=self._constraints(session, text, sections, room),
             boundaries=rendered.shared,
         )
         run = session.run(
@@ -151,16 +159,26 @@ class Answer:
         return min(longest or room, room)
 
     def _constraints(
-        self, session: "Session", text: "TextStream", sections: "Sections"
+        self, session: "Session", text: "TextStream", sections: "Sections", max_tokens: int
     ) -> list["Constraint"]:
+        from llm_specdec.engine.after_thinking import AfterThinking
         from llm_specdec.engine.budget import Budget
+        from llm_specdec.engine.sections import TEXT
 
-        limit = self.values["thinking_budget"]
-        if limit is None:
-            return []
-        if not sections.think_end:
-            raise UsageError("this model has no markers of thinking: unset thinking_budget")
-        return [Budget(sections, text.section, limit, session.target.vocab_size)]
+        found: list[Constraint] = []
+        limit, vocab_size = self.values["thinking_budget"], session.target.vocab_size
+        if limit is not None:
+            if not sections.think_end:
+                raise UsageError("this model has no markers of thinking: unset thinking_budget")
+            found.append(Budget(sections, text.section, limit, vocab_size))
+        if self._grammar is not None:
+            self._held = session.constraint(self._grammar, max_tokens)
+            thinks = text.section != TEXT or self.values["thinking"] != "off"
+            if sections.think_end and thinks:
+                found.append(AfterThinking(self._held, sections, text.section))
+            else:
+                found.append(self._held)
+        return found
 
     def _rendered(self, tokenizer: Any, tools: list[dict[str, Any]]) -> chat.Rendered:
         system = self.values["system"]
@@ -193,6 +211,8 @@ class Answer:
         receipt = receipts.payload(
             self.setup.measured(run, meter, request, 1000 * meter.load, reasoning)
         )
+        if self._held:
+            receipt["constraint"] = _kept_to(self._held, run, request)
         self.response.response_json = {"specdec": receipt}
         self.response.set_usage(
             input=receipt["tokens"]["prompt"],
@@ -206,6 +226,19 @@ class Answer:
         )
         if self._log:
             receipts.ensure_view(self._log)
+
+
+def _kept_to(constraint: "GrammarConstraint", run: "Run", request: "Request") -> dict[str, Any]:
+    """What the receipt says of the schema; on stderr, too, where the answer had to be shorter
+    than it would have been."""
+    complete, closed = constraint.complete, constraint.closed
+    more = f"max_tokens {request.max_tokens} was reached, raise it"
+    if complete and closed:
+        warn(f"the JSON is valid but was ended early: {more}")
+    elif not complete and run.tally.finish_reason != "interrupted":
+        why = more if constraint.left <= 0 else "nothing that the schema allows could follow"
+        warn(f"the JSON is cut and not valid: {why}")
+    return {"kind": "schema", "complete": complete, "ended_early": complete and closed}
 
 
 def _log_database() -> str | None:

@@ -44,6 +44,7 @@ class _Specdec(_BaseModel):
 
     can_stream = True
     supports_tools = True  # said before a template was read; one without tools is an error
+    supports_schema = True
     Options = _options()  # type: ignore[assignment]
 
     def __init__(self, model_id: str, pairing: Pairing, profile: str | None) -> None:

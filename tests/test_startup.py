@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-HEAVY = ("mlx", "mlx_lm", "transformers", "tokenizers", "huggingface_hub")
+HEAVY = ("mlx", "mlx_lm", "transformers", "tokenizers", "huggingface_hub", "llguidance")
 
 PROBE = """
 import json, sys

@@ -52,10 +52,16 @@ def rows(constraints: Sequence[Constraint], drafts: Sequence[int]) -> Bits | Non
 
 def only(tokens: Sequence[int], vocab_size: int) -> Bits:
     """The mask that allows these tokens alone."""
+    ids = np.array(tokens, dtype=np.uint32)
     bits = np.zeros(-(-vocab_size // 32), dtype=np.uint32)
-    for token in tokens:
-        bits[token // 32] |= np.uint32(1 << token % 32)
+    np.bitwise_or.at(bits, ids // 32, np.uint32(1) << ids % 32)
     return bits
+
+
+def tokens_of(bits: Bits) -> list[int]:
+    """The tokens that a mask allows, in order."""
+    spread = np.unpackbits(bits.astype("<u4").view(np.uint8), bitorder="little")
+    return np.flatnonzero(spread).tolist()
 
 
 def forbid(logits: mx.array, bits: Bits) -> mx.array:

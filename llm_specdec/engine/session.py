@@ -8,13 +8,16 @@ from typing import Any
 
 import mlx.core as mx
 
+from llm_specdec.engine import grammar as grammars
 from llm_specdec.engine import target as targets
+from llm_specdec.engine.closing import Lexicon
 from llm_specdec.engine.costs import Costs
 from llm_specdec.engine.drafters.base import Drafter
 from llm_specdec.engine.drafters.dflash import drafter as dflash
 from llm_specdec.engine.drafters.lookup import LONG_MATCH, LookupDrafter
 from llm_specdec.engine.drafters.model import ModelDrafter
 from llm_specdec.engine.drafters.mtp import MTPDrafter, calibration, load_head
+from llm_specdec.engine.grammar import GrammarConstraint
 from llm_specdec.engine.loop import PREFILL_STEP, Request, Run
 from llm_specdec.engine.measure import measure
 from llm_specdec.engine.phases import Meter
@@ -72,6 +75,20 @@ class Session:
             **target_parts(w.target, self.tokenizer.chat_template),
             **drafter_parts(w.kind, w.drafter, w.drafter_bits, w.drafter_group_size, w.reads),
         }
+
+    @functools.cached_property
+    def lexicon(self) -> Lexicon:
+        """What grammars need of the tokenizer; takes up to a second. Raises UnsupportedError."""
+        return grammars.read(self.tokenizer, self.target.vocab_size)
+
+    def constraint(self, grammar: str, max_tokens: int) -> GrammarConstraint:
+        """For one run: only what the grammar (of `schemas.grammar`) accepts, in `max_tokens`.
+
+        Raises UnsupportedError; UsageError where nothing accepted is that short.
+        """
+        eos = self.tokenizer.eos_token_ids
+        vocab_size = self.target.vocab_size
+        return GrammarConstraint(grammar, self.lexicon, vocab_size, eos, max_tokens)
 
     def forget(self) -> None:
         """Give freed memory back, so that a run measures as the first one did."""
