@@ -65,7 +65,15 @@ def test_the_registry_sets_the_limits(tmp_path):
     assert store.pairings == {"a", "b"}, "the entries of one that is broken may serve again"
 
 
-@pytest.mark.parametrize("line", ["limit = 40", 'limit = "much"', "limit = true", 'cold = "1GB"'])
+def test_a_limit_of_0_needs_no_unit(tmp_path):
+    path = tmp_path / "specdec.toml"
+    path.write_text('[cache]\nlimit = 0\nhot = "0"\n')
+    assert registry.load(path).cache == {"limit": 0, "hot": 0}
+
+
+@pytest.mark.parametrize(
+    "line", ["limit = 40", "limit = false", 'limit = "much"', "limit = true", 'cold = "1GB"']
+)
 def test_a_wrong_limit_names_its_line(tmp_path, line):
     path = tmp_path / "specdec.toml"
     path.write_text(f"[cache]\n{line}\n")

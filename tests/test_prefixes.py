@@ -7,9 +7,11 @@ import subprocess
 import sys
 
 import llm
+import numpy as np
 import pytest
 
 from llm_specdec import prefixes
+from llm_specdec.engine.prefix_cache.disk import read_tokens
 from tests import zoo
 
 WORDS = " ".join(f"w{number % 60}" for number in range(40))  # 40 tokens and more: worth keeping
@@ -103,7 +105,7 @@ def test_a_broken_disk_warns_once_and_answers(tiny, capfd):
     receipt, _ = asked("tiny", QUESTION)
     wait()
     assert receipt["finish_reason"] == "length"
-    assert capfd.readouterr().err.count("Warning: the prefix cache cannot be written") == 1
+    assert capfd.readouterr().err.count("Warning: the prefix cache in") == 1
 
 
 def test_the_hot_tier_follows_its_limit(tiny):
@@ -140,3 +142,28 @@ def test_another_process_begins_with_what_is_on_disk(tiny):
     cold, warm = (json.loads(row[0])["specdec"]["tokens"] for row in rows)
     assert cold["cached"] == 0 and warm["cached"] == warm["prompt"] - 1
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in entries(tiny))
+
+
+def bytes_of(folder):
+    return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+@pytest.mark.parametrize("off", ["-n", "llm logs off"])
+def test_what_is_not_logged_leaves_no_token_on_disk(tiny, off):
+    """Searched for as the bytes in which the logged run stores them."""
+    cli("-m", "tiny", " ".join(reversed(WORDS.split())))
+    assert len(entries(tiny)) == 1
+    if off == "-n":
+        cli("-m", "tiny", QUESTION, "-n")
+    else:
+        cli("logs", "off")
+        cli("-m", "tiny", QUESTION)
+        cli("logs", "on")
+    before, known = bytes_of(tiny.parent), entries(tiny)
+    cli("-m", "tiny", QUESTION)
+    (new,) = set(entries(tiny)) - set(known)
+    with new.open("rb") as file:
+        tokens = read_tokens(file)
+    pattern = np.array(tokens[20:30], dtype="<i4").tobytes()
+    assert pattern in bytes_of(tiny.parent)
+    assert pattern not in before
