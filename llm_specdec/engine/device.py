@@ -21,3 +21,14 @@ def memory_limit() -> int | None:
         if mx.default_device().type == mx.DeviceType.gpu and isinstance(found.get(key), int):
             return int(found[key])
     return None
+
+
+def wire() -> None:
+    """On Apple silicon, let weights and caches stay resident up to the recommended working set,
+    target and drafter together: what is not wired may be paged out between two passes.
+
+    Source: mlx_lm.generate.wired_limit, which sets the same limit around each generation.
+    """
+    limit = info().get("max_recommended_working_set_size")
+    if mx.metal.is_available() and limit:
+        mx.set_wired_limit(int(limit))

@@ -8,6 +8,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from llm_specdec.engine import device
 from llm_specdec.engine import grammar as grammars
 from llm_specdec.engine import target as targets
 from llm_specdec.engine.closing import Lexicon
@@ -189,6 +190,7 @@ def load(weights: Weights) -> Session:
     Raises: CheckpointError, UnsupportedError, PairingError.
     """
     if weights not in _loaded:
+        device.wire()
         target = _target(weights.target)
         _loaded[weights] = Session(weights, target, _drafter(weights, target))
     return _loaded[weights]
