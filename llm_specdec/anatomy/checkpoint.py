@@ -312,8 +312,10 @@ def _notes(
     found: tuple[caches.LayerCache, ...] | None,
     tensors: dict[str, Tensor],
 ) -> tuple[str, ...]:
-    """Where the config says one thing and the files another."""
+    """Where the config says one thing and the files another, and what is left unused."""
     notes = []
+    if not all(map(weights.is_text, tensors)):
+        notes.append("text alone is read: its image or audio part stays on disk")
     if found is not None and len(found) != layers:
         notes.append(f"the config says {layers} layers, the files hold {len(found)}")
     stray = {tensor.file.name for tensor in tensors.values() if not tensor.nbytes}

@@ -19,6 +19,7 @@ _TOOL_FORMATS = (
     ("<function=", "qwen3_coder"),
     ("<|tool_calls_section_begin|>", "kimi_k2"),
     ("[TOOL_CALLS]", "mistral"),
+    ("<|channel|>", "harmony"),
     ("<tool_call>", "json_tools"),
 )
 _THINKING_SWITCHES = ("enable_thinking", "thinking_budget", "reasoning_effort")
@@ -86,7 +87,10 @@ def _thinking(template: str) -> str | None:
 def _tools(template: str) -> str | None:
     if "tools" not in template and "[TOOL_CALLS]" not in template:
         return None
-    return next((name for word, name in _TOOL_FORMATS if word in template), "the template's own")
+    return next(
+        (name for word, name in _TOOL_FORMATS if word in template),
+        "in the template, no parser for calls",
+    )
 
 
 def _special_ids(folder: Path) -> dict[str, tuple[int, ...]]:

@@ -137,8 +137,11 @@ def test_nested_text_config_leaves_vision_out(tmp_path):
     write_json(tmp_path / "config.json", {"model_type": "qwen3_5", "text_config": text})
     write_safetensors(tmp_path / "model.safetensors", shapes | vision)
     found = read(tmp_path)
+    plain = read(write_model(tmp_path / "plain"))
     assert (found.hidden_size, found.native_context, len(found.caches)) == (64, 4096, 2)
-    assert found.weight_bytes == read(write_model(tmp_path / "plain")).weight_bytes
+    assert found.weight_bytes == plain.weight_bytes
+    left = "text alone is read: its image or audio part stays on disk"
+    assert (found.notes, plain.notes) == ((left,), ())
 
 
 def test_kinds_of_folders_that_are_no_models(tmp_path):

@@ -1,3 +1,5 @@
+import pytest
+
 from llm_specdec import anatomy
 from llm_specdec.anatomy import tokenizer
 from tests.checkpoints import tokenizer_json, write_json
@@ -56,3 +58,17 @@ def test_template_tells_thinking_switch_and_tool_format(tmp_path):
     assert (found.thinking, found.tools) == ("enable_thinking", "qwen3_coder")
     assert found.special_ids == {"eos": (3, 2)}
     assert (found.type, found.vocabulary, found.highest_id) == ("BPE", 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("template", "tools"),
+    [
+        ("{{ messages }}", None),
+        ("{{ tools }}<|channel|>", "harmony"),
+        ('{{ tools }}{"name"', "in the template, no parser for calls"),
+    ],
+)
+def test_tools_are_of_use_where_calls_can_be_read(tmp_path, template, tools):
+    write_json(tmp_path / "tokenizer.json", tokenizer_json())
+    (tmp_path / "chat_template.jinja").write_text(template)
+    assert facts(tmp_path).tools == tools
