@@ -69,9 +69,14 @@ SELECT = f"""select id, thread_id, datetime_utc, model, response_json, parent_me
 from turns where {HAS_RECEIPT}"""
 
 
+HELPED_OUT = """'$.specdec.draft.by_source."lookup-long".drafted'"""
 ACCEPTANCE = f"""select json_extract(response_json, '$.specdec.draft') from turns
 where {HAS_RECEIPT} and json_extract(response_json, '$.specdec.pairing') = ?1
-and json_extract(response_json, '$.specdec.draft.drafted') > 0 order by id desc limit ?2"""
+and json_extract(response_json, '$.specdec.draft.drafted') > 0
+and (json_extract(response_json, '$.specdec.lane.kind') = 'lookup'
+  or json_extract(response_json, '$.specdec.draft.drafted')
+    >= 10 * coalesce(json_extract(response_json, {HELPED_OUT}), 0))
+order by id desc limit ?2"""
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,8 @@ def runs(path: Path | str, n: int = 0, model: str | None = None) -> list[Logged]
 
 
 def acceptance(path: Path | str, pairing: str, n: int = 20) -> list[tuple[int, int]]:
-    """(accepted, drafted) by position in a draft, over the last `n` drafted runs of a pairing.
+    """(accepted, drafted) by position in a draft, over the last `n` drafted runs of a pairing;
+    runs in which lookup drafted a tenth or more in the drafter's place do not count.
 
     Nothing where the log cannot be read: it only sharpens a guess.
     """

@@ -6,7 +6,7 @@ import pytest
 import sqlite_utils
 
 from llm_specdec.errors import LogError
-from llm_specdec.receipts import ensure_view, latest, runs
+from llm_specdec.receipts import acceptance, ensure_view, latest, runs
 from llm_specdec.receipts.store import COLUMNS
 from tests.receipts.samples import Logging, log, specdec
 
@@ -119,3 +119,18 @@ def test_a_model_logged_by_llm_itself_is_found(path):
     assert first.thread_id == second.thread_id
     assert first.prompt != second.prompt
     json.dumps(first.as_json(), allow_nan=False)
+
+
+def test_acceptance_counts_a_pairings_drafted_runs_by_position(path):
+    log(path)
+    log(path, pairing="another")
+    log(path, rounds=2, drafted=3, accepted=1, by_length=[0, 1, 1], by_position=[1])
+    assert acceptance(path, "qwen") == [(46, 52), (35, 41), (25, 30), (16, 20), (10, 13)]
+    assert acceptance(path, "nobody") == acceptance(path.with_name("none.db"), "qwen") == []
+
+
+def test_runs_that_lookup_helped_out_say_nothing_of_the_drafter(path):
+    log(path, by_source={"dflash": (40, 100, 60), "lookup-long": (10, 77, 71)})
+    assert acceptance(path, "qwen") == []
+    log(path, by_source={"dflash": (48, 170, 126), "lookup-long": (2, 7, 5)})
+    assert acceptance(path, "qwen")[0] == (45, 50)
