@@ -160,8 +160,13 @@ def _with_reasoning(messages: Messages, template: str | None) -> list[dict[str, 
     key = "reasoning_content" if template is None else read(template).reasoning
     found = []
     for message in messages:
-        thought = {key: message["reasoning"]} if key and "reasoning" in message else {}
-        found.append({k: v for k, v in message.items() if k != "reasoning"} | thought)
+        others = {name: value for name, value in message.items() if name != "reasoning"}
+        if key and (thought := message.get("reasoning")):
+            if key == "thinking" and others.get("tool_calls"):  # harmony: one text before a call
+                thought = "\n\n".join(filter(None, (thought, others["content"])))
+                others["content"] = ""
+            others[key] = thought
+        found.append(others)
     return found
 
 

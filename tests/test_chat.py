@@ -73,10 +73,13 @@ def expected(key):
 
     calls = [{"type": "function", "id": "abc123def", "function": CALL}]
     first = {"role": "assistant", "content": "Let me add.", "tool_calls": calls}
+    first |= thought("I can add.")
+    if key == "thinking":  # harmony takes one text before a call
+        first |= {"content": "", "thinking": "I can add.\n\nLet me add."}
     return [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Two and three?"},
-        first | thought("I can add."),
+        first,
         {"role": "tool", "name": "add", "tool_call_id": "abc123def", "content": "5"},
         {"role": "assistant", "content": "Five."} | thought("It is 5."),
         {"role": "user", "content": "Sure?"},

@@ -35,7 +35,8 @@ class Sections:
     parse: inner text of a tool call, and the tools on offer → a call or a list of calls, each
     with name and arguments; raises anything. think_start, think_end: token ids of the markers
     of thinking, () for a model that has none; closing: what leads from thinking to the answer,
-    where that is more than think_end.
+    where that is more than think_end. whole: every marker is one token, so that text that only
+    spells one, letter by letter, is text.
     """
 
     edges: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
@@ -46,12 +47,13 @@ class Sections:
     think_start: tuple[int, ...] = ()
     think_end: tuple[int, ...] = ()
     closing: tuple[int, ...] = ()
+    whole: bool = False
 
 
 def sections_of(tokenizer: Any, tools: bool) -> Sections:
     """tokenizer: mlx-lm's wrapper; tools: whether the prompt offers any: text that looks like
     a call is text where it does not."""
-    if {"<|channel|>", "<|message|>", "<|call|>"} <= tokenizer.get_vocab().keys():
+    if all(_is_token(tokenizer, marker) for marker in ("<|channel|>", "<|message|>", "<|call|>")):
         return _harmony(tokenizer, tools)
     edges: Edges = {TEXT: [(marker, TEXT) for marker in tokenizer.structural_markers]}
     if tokenizer.has_thinking:
@@ -75,7 +77,13 @@ def sections_of(tokenizer: Any, tools: bool) -> Sections:
         tool_end=tokenizer.tool_call_end if tools else "",
         think_start=tuple(tokenizer.think_start_tokens or ()),
         think_end=tuple(tokenizer.think_end_tokens or ()),
+        whole=all(_is_token(tokenizer, marker) for found in edges.values() for marker, _ in found),
     )
+
+
+def _is_token(tokenizer: Any, text: str) -> bool:
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    return len(ids) == 1 and bool(tokenizer.decode(ids) == text)
 
 
 def _harmony(tokenizer: Any, tools: bool) -> Sections:

@@ -9,6 +9,7 @@ from mlx_lm.generate import TextStateMachine
 from llm_specdec.engine.sections import REASONING, TEXT, TOOL, Sections
 
 HALF = "\ufffd"  # what decoders make of a character whose bytes did not all come
+SEAM = "\uffff"  # no character: put between tokens, so that no marker matches across it
 
 
 class Piece(NamedTuple):
@@ -41,6 +42,7 @@ class TextStream:
         self._detokenizer.reset()
         self._state = TextStateMachine(sections.edges).make_state(sections.first)
         self.section = sections.first  # that the next token belongs to, by the text so far
+        self._seam = SEAM if sections.whole else ""
         self._end_marker = max(len(sections.think_end), 1)
         self._stop = [text for text in stop if text]
         self._held = ""  # of the answer: it may become a stop string
@@ -56,7 +58,8 @@ class TextStream:
     def feed(self, token: int) -> bool:
         before = self.section
         self._detokenizer.add_token(token)
-        self._read(self._detokenizer.last_segment)
+        if segment := self._detokenizer.last_segment:
+            self._read(self._seam + segment)
         if before == REASONING:
             # The tokens that began its end marker were counted before it was complete.
             inside = self.section == REASONING
@@ -86,10 +89,11 @@ class TextStream:
                 self._leave()
                 self.section, self._fresh = section, True
             # Before a marker, the beginning of a character that was cut off may stand.
-            self._add(part.rstrip(HALF) if at < len(segments) - 1 else part)
+            self._add(part.rstrip(HALF + SEAM) if at < len(segments) - 1 else part)
 
     def _add(self, text: str) -> None:
         """More text of the section under way."""
+        text = text.replace(SEAM, "")
         if self.section == TOOL:
             self._call += text
         elif self.section == TEXT:

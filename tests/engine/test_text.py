@@ -1,6 +1,7 @@
 """Text while it streams: sections apart, stop strings across tokens, and nothing shown that is
 taken back."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import pytest
@@ -135,6 +136,14 @@ def test_sections_are_told_apart(pieces, opening, found, thought):
     assert split(pieces, opening=opening) == (found, thought)
 
 
+def test_a_marker_of_one_token_is_not_spelled():
+    whole = dataclasses.replace(THINKING, whole=True)
+    said = ["<think>", "is <", "/think>", "it", "</think>", "a <", "think", ">", " b", "<call>x"]
+    found = [("reasoning", "is </think>it"), ("normal", "a <think> b"), ("tool", "x")]
+    assert split(said, whole) == (found, 3)
+    assert split(said[:3], whole, stop=["is"]) == ([("reasoning", "is </think>")], 2)
+
+
 def test_a_stop_string_does_not_reach_across_a_marker():
     found, _ = split(["<think>", "END", "</think>", "a E", "<call>x</call>", "ND"], stop=["END"])
     assert found == [("reasoning", "END"), ("normal", "a E"), ("tool", "x"), ("normal", "ND")]
@@ -155,7 +164,10 @@ def test_harmony_channels():
 
 def harmony_tokenizer():
     vocab = {"<|channel|>": 1, "<|message|>": 2, "<|call|>": 3}
-    return SimpleNamespace(get_vocab=lambda: vocab, encode=lambda text, **_: [len(text)])
+    names = {number: text for text, number in vocab.items()}
+    return SimpleNamespace(
+        encode=lambda text, **_: [vocab.get(text, 0)], decode=lambda ids: names[ids[0]]
+    )
 
 
 def test_a_harmony_call_is_read():
