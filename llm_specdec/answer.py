@@ -135,6 +135,10 @@ class Answer:
 
     def _keep(self, run: "Run", prefix_cache: "PrefixCache") -> None:
         """Keep the run's states: in memory, and on disk where llm logs what was said."""
+        from llm_specdec import memory
+
+        if memory.free().nbytes < 2 * run.cache.nbytes:
+            return  # no room for copies of them
         entries = run.entries()
         prefix_cache.keep(entries)
         if self._log:

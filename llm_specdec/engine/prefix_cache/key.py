@@ -25,7 +25,7 @@ def target_parts(folder: Path, chat_template: object) -> Parts:
         "target": anatomy.fingerprint(folder),
         "target files": stamp(folder),
         "quantisation": json.dumps(quantised, sort_keys=True),
-        "chat template": _digest(json.dumps(chat_template, sort_keys=True)),
+        "chat template": _digest(json.dumps(chat_template, sort_keys=True, default=str)),
     }
 
 
