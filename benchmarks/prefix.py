@@ -28,7 +28,7 @@ from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.prefix_cache import Entry, Key, PrefixCache, RamTier, Tier
 from llm_specdec.engine.prefix_cache.disk import DiskTier
 from llm_specdec.engine.session import Session
-from llm_specdec.prefix_store import Store
+from llm_specdec.prefix_store import Cap, Store
 
 LANES = ("none", "lookup", "model", "mtp", "dflash")
 FOLDERS = {"mtp": "smollm2-mtp"}
@@ -56,7 +56,7 @@ def disk_tier(folder: Path) -> DiskTier:
     def warn(text: str) -> None:
         sys.exit(text)
 
-    return DiskTier(Store(folder, cap=lambda held, free: 1 << 40), "bench", warn)
+    return DiskTier(Store(folder, cap=lambda held, free: Cap(1 << 40, "all")), "bench", warn)
 
 
 def first_token(

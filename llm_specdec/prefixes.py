@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from llm_specdec import cache_limits, registry
+from llm_specdec import cache_limits, memory, registry
 
 if TYPE_CHECKING:
     from llm_specdec.engine.prefix_cache import PrefixCache, RamTier
@@ -21,19 +21,17 @@ def prefix_cache(
     from llm_specdec.engine.prefix_cache import PrefixCache
     from llm_specdec.engine.prefix_cache.disk import DiskTier
 
-    known = registry.load()
-    _hot().limit(cache_limits.hot(known).nbytes)
+    known, tier = registry.load(), hot()
+    # A run comes first: entries make way where memory is short.
+    spare = memory.free(resident=tier.nbytes).nbytes // 2
+    tier.limit(min(cache_limits.hot(known).nbytes, spare))
     disk = DiskTier(cache_limits.store(known), pairing, warn)
-    return PrefixCache(session.key(kv_bits), _hot(), disk)
+    return PrefixCache(session.key(kv_bits), tier, disk)
 
 
 @functools.cache
-def _hot() -> "RamTier":
+def hot() -> "RamTier":
+    """The hot entries of this process, whatever pairing they are of."""
     from llm_specdec.engine.prefix_cache import RamTier
 
     return RamTier(cap=0)
-
-
-def bytes_in_memory() -> int:
-    """What hot entries take: memory that a run cannot use for itself."""
-    return _hot().nbytes

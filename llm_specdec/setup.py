@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from llm_specdec import __version__, costs, prefixes, receipts, settings
+from llm_specdec import __version__, costs, receipts, settings
 from llm_specdec.errors import UsageError
 from llm_specdec.registry import Pairing
 
@@ -81,7 +81,7 @@ class Setup:
             drafter_bits=weights.drafter_bits,
             drafter_group_size=weights.drafter_group_size,
             head=weights.kind == "mtp",
-            resident=memory_in_use() - prefixes.bytes_in_memory(),
+            resident=memory_in_use(),
         )
 
     def costs(

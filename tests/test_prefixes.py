@@ -83,12 +83,12 @@ def test_a_conversation_goes_on_where_it_stopped(tiny, name):
 
 
 def test_false_neither_keeps_nor_uses(tiny):
-    before = prefixes.bytes_in_memory()
+    before = prefixes.hot().nbytes
     for _ in range(2):
         receipt, _ = asked("tiny", QUESTION, prefix_cache=False)
         assert receipt["tokens"]["cached"] == 0
     wait()
-    assert entries(tiny) == [] and prefixes.bytes_in_memory() == before
+    assert entries(tiny) == [] and prefixes.hot().nbytes == before
 
 
 def test_logging_off_keeps_prompts_off_the_disk(tiny):
@@ -111,11 +111,11 @@ def test_a_broken_disk_warns_once_and_answers(tiny, capfd):
 def test_the_hot_tier_follows_its_limit(tiny):
     asked("tiny", QUESTION)
     wait()
-    assert prefixes.bytes_in_memory() > 0
+    assert prefixes.hot().nbytes > 0
     text = (tiny / "specdec.toml").read_text()
     (tiny / "specdec.toml").write_text(text.replace("[cache]\n", "[cache]\nhot = 0\n"))
     asked("tiny", "w5")
-    assert prefixes.bytes_in_memory() == 0
+    assert prefixes.hot().nbytes == 0
 
 
 def cli(*arguments):
