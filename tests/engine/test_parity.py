@@ -43,8 +43,10 @@ def test_greedy_text_is_the_plain_paths(family):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", zoo.FAMILIES)
-def test_greedy_text_is_the_plain_paths_in_every_combination(family):
-    outcomes = [parity.run(case) for case in parity.cases([family])]
+def test_greedy_text_is_the_plain_paths_in_a_third_of_all_combinations(family):
+    """Another third from family to family; `python -m benchmarks.parity` runs them all."""
+    shift = list(zoo.FAMILIES).index(family) % 3
+    outcomes = [parity.run(case) for case in [*parity.cases([family])][shift::3]]
     assert not [o for o in outcomes if o.verdict == "broken"]
 
 
