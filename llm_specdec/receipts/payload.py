@@ -119,7 +119,7 @@ def line(specdec: Mapping[str, Any]) -> str:
     """A run in one line; both rates under their own names, and the phase that dominates."""
     rates, draft = specdec["rates"], specdec["draft"]
     parts = [
-        f"{specdec['tokens']['completion']} tokens",
+        _tokens(specdec["tokens"]),
         f"decode {_shown(rates['decode_tps'])} tok/s",
         f"end-to-end {_shown(rates['end_to_end_tps'])} tok/s{_dominant(specdec)}",
         f"acceptance {100 * draft['acceptance_rate']:.1f}% of drafted"
@@ -183,6 +183,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return str(value)
+
+
+def _tokens(tokens: Mapping[str, Any]) -> str:
+    thought = tokens.get("reasoning")
+    return f"{tokens['completion']} tokens" + (f" ({thought} of thinking)" if thought else "")
 
 
 def _shown(rate: float | None) -> str:

@@ -24,6 +24,7 @@ COLUMNS = {
     "prompt_tokens": "tokens.prompt",
     "cached_tokens": "tokens.cached",
     "completion_tokens": "tokens.completion",
+    "reasoning_tokens": "tokens.reasoning",
     "rounds": "draft.rounds",
     "drafted": "draft.drafted",
     "accepted": "draft.accepted",

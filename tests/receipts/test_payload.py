@@ -110,3 +110,11 @@ def test_a_lane_that_drafted_nothing_says_why():
     assert "nothing drafted (mtp off: -o draft false)" in line(off)
     none = specdec(lane=run().lane.__class__("none", "off"), drafted=0, accepted=0)
     assert "no drafter" in line(none)
+
+
+def test_thinking_is_counted_within_the_completion():
+    receipt = specdec(reasoning_tokens=40)
+    assert receipt["tokens"]["reasoning"] == 40
+    assert receipt["tokens"]["completion"] == specdec()["tokens"]["completion"]
+    assert line(receipt).startswith("181 tokens (40 of thinking) · decode")
+    assert line(specdec()).startswith("181 tokens · decode")
