@@ -399,25 +399,34 @@ class Drawing:
         self._history, self._length = history, length
         self._sampling, self._seed = request.sampling, request.seed
         self._probs: list[mx.array] = []
-        # Only the first token's mask is known without waiting for the device.
-        self._bits = constraints.row(request.constraints, [])
+        self._held, self._ids = request.constraints, list[int]()  # the drafts, on the host
+        self._free = constraints.row(self._held, []) is None
 
     @property
     def plain(self) -> bool:
-        return self._sampling.greedy and self._sampling.neutral and self._bits is None
+        return self._sampling.greedy and self._sampling.neutral and self._free
 
     def one(self, logits: mx.array, drafted: Sequence[mx.array]) -> mx.array:
         drafts = mx.stack(list(drafted)) if drafted else mx.zeros((0,), dtype=mx.int32)
         row = transforms.penalise(
             logits[None], self._history, drafts, self._sampling, first=len(drafted)
         )
-        if self._bits is not None and not drafted:
-            row = constraints.forbid(row, self._bits[None])
+        row = self._constrained(row, drafted)
         if self._sampling.greedy:
             return mx.argmax(row[0]).astype(mx.int32)
         probs = transforms.distribution(row, self._sampling)[0]
         self._probs.append(probs)
         return accept.draw(probs, self._key(len(drafted)))
+
+    def _constrained(self, row: mx.array, drafted: Sequence[mx.array]) -> mx.array:
+        """A row (1, vocab) without what is not allowed after `drafted`, for which the host waits:
+        a draft token that is not allowed would cost all that come after it. Where the first
+        is free, none is waited for."""
+        if self._free:
+            return row
+        self._ids += [cast(int, token.item()) for token in drafted[len(self._ids) :]]
+        bits = constraints.row(self._held, self._ids)
+        return row if bits is None else constraints.forbid(row, bits[None])
 
     def block(self, logits: mx.array) -> mx.array:
         if self.plain:

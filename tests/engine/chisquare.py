@@ -160,8 +160,18 @@ class Follows:
         self._last = tokens[-1]
 
 
+# Doubles of the loop's masks for drafts that the host cannot see, as under `mx.vmap`.
+
+
+def _constrained_draw(drawing: Drawing, row: mx.array, drafted: Sequence[mx.array]) -> mx.array:
+    if drawing._free:
+        return row
+    return mx.where(
+        _allowed(mx.stack(list(drafted)) if drafted else mx.zeros(0, mx.int32))[-1], row, -mx.inf
+    )
+
+
 def _constrained(run: Run, rows: mx.array, drafts: mx.array) -> mx.array:
-    """`Run._constrained` for drafts that the host cannot see, as under `mx.vmap`."""
     if not run.request.constraints:
         return rows
     return mx.where(_allowed(drafts), rows, -mx.inf)
@@ -238,7 +248,7 @@ CONTROLS = [
         Sampling(temperature=0.8, **_PENALTIES),  # type: ignore[arg-type]
         judge=late_history,
     ),
-    Script("cut at a forbidden draft", Sampling(temperature=0.8), judge=cut_draft, masked=True),
+    Script("cut at a forbidden draft", Sampling(0.8), untransformed, cut_draft, masked=True),
 ]
 
 
@@ -287,7 +297,11 @@ def _play(script: Script, rounds: int, seed: int) -> tuple[NDArray[Any], NDArray
             drawn = {Purpose.ACCEPT: 0, Purpose.TARGET: 1, Purpose.DRAFT: 2}[purpose]
             return keys[drawn + position - run.length]
 
-        with patch.object(loop, "key", key), patch.object(Run, "_constrained", _constrained):
+        with (
+            patch.object(loop, "key", key),
+            patch.object(Run, "_constrained", _constrained),
+            patch.object(Drawing, "_constrained", _constrained_draw),
+        ):
             pending = mx.array(OUTPUT[-1])
             proposal = script.propose(Drawing(run.history, request, run.length), pending)
             rows = logits[mx.concatenate([pending[None], proposal.tokens])]
