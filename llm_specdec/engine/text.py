@@ -51,7 +51,9 @@ class TextStream:
         self._fresh = False  # right after a marker
         self._ready: list[Piece] = []
         self.stopped_by: str | None = None
-        self._read(opening)
+        self._read(opening)  # for the section it leads to; none of its text is the answer's
+        self._state, _, _ = TextStateMachine.flush(self._state)
+        self._held = self._space = ""
         self._ready = []
         self.reasoning = 0  # tokens between the markers of thinking
 

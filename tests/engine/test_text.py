@@ -120,6 +120,8 @@ def split(pieces, sections=THINKING, opening="", stop=()):
         (["<think>", "a", " b", "</think>", "c"], "", [("reasoning", "a b"), ("normal", "c")], 2),
         (["<th", "ink>", "a", "</think>c"], "", [("reasoning", "a"), ("normal", "c")], 1),
         (["a", "</think>", "c"], "x<think>\n", [("reasoning", "a"), ("normal", "c")], 1),
+        (["a"], "<|im_start|>assistant\n", [("normal", "a")], 0),
+        ([" a"], "assistant: <", [("normal", " a")], 0),
         (["a"], "<think>\n\n</think>\n\n", [("normal", "a")], 0),
         (["<think>", "\n\n", "</think>", "\n\n", "c"], "", [("normal", "c")], 1),
         (["a \n", "<call>", "x", "y", "</call>", "\n", "<call>z</call>"], "",
