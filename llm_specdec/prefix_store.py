@@ -44,7 +44,9 @@ class NoRoom(Exception):
     """An entry is larger than what the cap leaves for entries."""
 
     def __init__(self, size: int, cap: Cap) -> None:
-        super().__init__(f"{gigabytes(size)} find no room, the prefix cache on disk is {cap}")
+        many = f"{gigabytes(size)} are more than the prefix cache on disk may hold, {cap}"
+        off = f"nothing is kept on disk, the prefix cache there is {cap}"
+        super().__init__(many if cap.nbytes else off)
         self.cap = cap
 
 

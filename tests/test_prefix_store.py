@@ -54,7 +54,7 @@ def test_the_least_recently_used_go_until_the_new_one_fits(root):
 def test_an_entry_larger_than_the_cap_is_not_written_and_evicts_nothing(root):
     store = capped(root, 300)
     keep(store, 1)
-    with pytest.raises(NoRoom, match="the prefix cache on disk is at most 0 KB"):
+    with pytest.raises(NoRoom, match="the prefix cache on disk may hold, at most 0 KB"):
         keep(store, 2, size=301)
     assert numbers(store) == [1]
 

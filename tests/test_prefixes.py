@@ -10,9 +10,10 @@ import llm
 import numpy as np
 import pytest
 
-from llm_specdec import prefixes
+from llm_specdec import notices, prefixes
 from llm_specdec.engine.prefix_cache.disk import read_tokens
 from tests import zoo
+from tests.engine.prefix_cache.disks import read_only, small
 
 WORDS = " ".join(f"w{number % 60}" for number in range(40))  # 40 tokens and more: worth keeping
 QUESTION = f"{WORDS} w7"
@@ -106,6 +107,28 @@ def test_a_broken_disk_warns_once_and_answers(tiny, capfd):
     wait()
     assert receipt["finish_reason"] == "length"
     assert capfd.readouterr().err.count("Warning: the prefix cache in") == 1
+
+
+@pytest.mark.parametrize(
+    ("disk", "said"),
+    [
+        (
+            small,
+            "nothing is kept on disk, the prefix cache there is off (10 GiB of disk stay free)",
+        ),
+        (read_only, "cannot be written: Read-only file system"),
+    ],
+)
+def test_a_full_or_read_only_disk_is_one_warning_and_leaves_nothing(tiny, capfd, disk, said):
+    notices.warn.cache_clear()
+    with disk(tiny / "cache"):
+        for name in ("tiny", "hybrid"):
+            receipt, _ = asked(name, QUESTION)
+            assert receipt["finish_reason"] == "length"
+            wait()
+        (told,) = capfd.readouterr().err.splitlines()
+        assert said in told
+        assert [path for path in tiny.rglob("*") if ".safetensors" in path.name] == []
 
 
 def test_the_hot_tier_follows_its_limit(tiny):

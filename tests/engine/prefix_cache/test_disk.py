@@ -1,11 +1,8 @@
-import contextlib
 import json
 import os
 import random
 import shutil
 import struct
-import subprocess
-import sys
 
 import mlx.core as mx
 import pytest
@@ -14,6 +11,7 @@ from llm_specdec.engine.prefix_cache import Entry, Key, disk, usable
 from llm_specdec.engine.prefix_cache.disk import DiskTier
 from llm_specdec.engine.prefix_cache.names import lengths, name_of
 from llm_specdec.prefix_store import Cap, Store
+from tests.engine.prefix_cache.disks import read_only, small
 
 KEY = Key({"target": "abc", "format": "1"})
 OTHER = Key({"target": "abd", "format": "1"})
@@ -280,47 +278,25 @@ def test_ten_thousand_strange_files_change_nothing(tier):
 # ---- disks that do not take it ----
 
 
-@contextlib.contextmanager
-def mounted(folder, size, after):
-    """A small disk at `folder`; once `after` has filled it, it is read only or full."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    if (
-        sys.platform != "linux"
-        or os.geteuid()
-        or subprocess.run(mount, capture_output=True).returncode
-    ):
-        pytest.skip("no right to mount a file system")
-    try:
-        after(folder)
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
-def read_only(folder):
-    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
-
-
 def test_a_full_disk_is_one_warning_and_leaves_nothing(tmp_path, warnings):
-    with mounted(tmp_path / "disk", "256k", lambda folder: None) as folder:
+    with small(tmp_path / "disk") as folder:
         tier = tier_in(folder, warnings)
-        small = entry((1, 2, 3))
-        tier.put(KEY, small)
+        kept = entry((1, 2, 3))
+        tier.put(KEY, kept)
         big = Entry((4, 5, 6), [mx.zeros((300_000,))], [], False)
         for _ in range(3):
             tier.put(KEY, big)
         assert len(warnings) == 1
         assert "No space left on device" in warnings[0]
         assert [path.name for path in folder.rglob("*") if path.is_file()] == [
-            "cache.lock", name_of(small.tokens, False)
+            "cache.lock", name_of(kept.tokens, False)
         ]  # fmt: skip
         found = tier.longest(KEY, [1, 2, 3, 4])
-        assert found and same(found.entry, small)
+        assert found and same(found.entry, kept)
 
 
 def test_a_read_only_disk_is_one_warning(tmp_path, warnings):
-    with mounted(tmp_path / "disk", "256k", read_only) as folder:
+    with read_only(tmp_path / "disk") as folder:
         tier = tier_in(folder, warnings)
         for tokens in ((1, 2), (3, 4)):
             tier.put(KEY, entry(tokens))
@@ -352,4 +328,4 @@ def test_a_cap_of_nothing_writes_nothing_and_is_told_unless_it_was_asked_for(
     for tokens in ((1, 2, 3), (4, 5, 6)):
         tier.put(KEY, entry(tokens))
     assert (held(tier), len(warnings)) == ([], told)
-    assert not told or "the prefix cache on disk is off (a test)" in warnings[0]
+    assert not told or "the prefix cache there is off (a test)" in warnings[0]
