@@ -3,7 +3,7 @@
 from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 
-from llm_specdec.engine.prefix_cache.entry import Entry, Found, Key, usable
+from llm_specdec.engine.prefix_cache.entry import Entry, Found, Key, common, usable
 from llm_specdec.engine.prefix_cache.index import Index, Tokens
 
 _Name = tuple[str, bool, Tokens]  # digest of the key, exact, tokens
@@ -44,6 +44,9 @@ class RamTier:
                 return
             while shorter := index.whole(entry.tokens):
                 self._drop((key.digest, False, shorter))
+            # What it has most of, the last turn or the last question, is not worth its bytes.
+            while (near := index.nearest(entry.tokens)) and _most(near, entry.tokens):
+                self._drop((key.digest, False, near))
         name = (key.digest, entry.exact, entry.tokens)
         if name in self._entries:
             self._drop(name)
@@ -62,3 +65,8 @@ class RamTier:
         digest, exact, tokens = name
         self.nbytes -= self._entries.pop(name).nbytes
         self._indexes[digest, exact].remove(tokens)
+
+
+def _most(old: Tokens, new: Tokens) -> bool:
+    """Whether the new tokens begin with seven eighths of the old ones."""
+    return 8 * common(old, new) >= 7 * len(old)

@@ -66,6 +66,16 @@ def test_a_longer_state_takes_the_place_of_those_it_can_be_cut_to(tier):
     assert tier.longest(KEY, [1, 2, 3, 4]).entry.tokens == (1, 2, 3, 4)
 
 
+@pytest.mark.parametrize(("tail", "left"), [(4, 1), (5, 2)])
+def test_an_entry_that_another_has_seven_eighths_of_makes_way(tier, tail, left):
+    """The next turn, or another question about the same document."""
+    document = range(32 - tail)
+    tier.put(KEY, entry(*document, *[90] * tail))
+    tier.put(KEY, entry(*document, *[91] * 40))
+    assert len(tier) == left
+    assert tier.longest(KEY, [*document, 92]).length == 31 - tail
+
+
 def test_the_same_tokens_are_kept_once(tier):
     for exact in (True, True, False, False):
         tier.put(KEY, entry(1, 2, 3, exact=exact))
