@@ -227,3 +227,17 @@ def test_tools_debug_shows_calls_and_results(models):
     assert "upper({'text': 'panda'})" in run.stderr and "PANDA" in run.stderr
     logged = json.loads(cli("logs", "--json", "-n", "0").stdout)
     assert len(logged) == 2
+
+
+@pytest.mark.parametrize(("question", "thought"), [("hi", "Let me see."), ("open", "Oh, well")])
+def test_a_schema_holds_for_the_answer_and_leaves_thinking_free(models, question, thought):
+    response = ask(question, schema={"enum": ["ok"]})
+    assert response.text() == '"ok"'
+    assert parts(response) == [ReasoningPart(thought), TextPart('"ok"')]
+    receipt = response.response_json["specdec"]
+    assert receipt["constraint"] == {"kind": "schema", "complete": True, "ended_early": False}
+
+
+def test_tools_and_a_schema_at_once_are_refused(models):
+    with pytest.raises(llm.ModelError, match="tools and a schema at once"):
+        ask("use it", schema={"enum": ["ok"]}, tools=[upper]).text()
