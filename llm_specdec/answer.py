@@ -118,7 +118,7 @@ class Answer:
             yield from events.of(text.finish())
         finally:
             tokens.close()  # type: ignore[attr-defined]
-            self._leave_receipt(run, meter, request, text.reasoning)
+            self._leave_receipt(run, meter, request, text)
 
     def _history(self) -> list[tuple[int, int]]:
         """Acceptance of the pairing's logged runs, the policy's prior; none with a seed of the
@@ -208,15 +208,16 @@ class Answer:
             warn(warning)
 
     def _leave_receipt(
-        self, run: "Run", meter: "Meter", request: "Request", reasoning: int
+        self, run: "Run", meter: "Meter", request: "Request", text: "TextStream"
     ) -> None:
         """Set usage and response_json, also where the run ended early: llm logs an interrupted
         response that returned."""
+        reasoning = text.reasoning
         receipt = receipts.payload(
             self.setup.measured(run, meter, request, 1000 * meter.load, reasoning)
         )
         if self._held:
-            receipt["constraint"] = _kept_to(self._held, run, request)
+            receipt["constraint"] = _kept_to(self._held, run, request, text.stopped_by)
         self.response.response_json = {"specdec": receipt}
         self.response.set_usage(
             input=receipt["tokens"]["prompt"],
@@ -232,13 +233,17 @@ class Answer:
             receipts.ensure_view(self._log)
 
 
-def _kept_to(constraint: "GrammarConstraint", run: "Run", request: "Request") -> dict[str, Any]:
+def _kept_to(
+    constraint: "GrammarConstraint", run: "Run", request: "Request", stopped_by: str | None
+) -> dict[str, Any]:
     """What the receipt says of the schema; on stderr, too, where the answer had to be shorter
     than it would have been."""
-    complete, closed = constraint.complete, constraint.closed
+    complete, closed = constraint.complete and stopped_by is None, constraint.closed
     more = f"max_tokens {request.max_tokens} was reached, raise it"
     if complete and closed:
         warn(f"the JSON is valid but was ended early: {more}")
+    elif stopped_by is not None:
+        warn(f"the JSON is cut and not valid: the stop string {stopped_by!r} came")
     elif not complete and run.tally.finish_reason != "interrupted":
         why = more if constraint.left <= 0 else "nothing that the schema allows could follow"
         warn(f"the JSON is cut and not valid: {why}")

@@ -61,6 +61,21 @@ def test_max_tokens_end_the_json_and_it_is_said(shell):
     )
 
 
+@pytest.mark.parametrize(("stop", "shown"), [('"age"', '{"name": "'), ("}", '{"name": "')])
+def test_json_that_a_stop_string_cut_is_said_to_be(shell, stop, shown):
+    schema = '{"properties": {"name": {"enum": ["A"]}, "age": {"enum": [3]}}, "type": "object"'
+    schema += ', "required": ["name", "age"]}'
+    options = ["-o", "max_tokens", "40", "-o", "stop", stop]
+    result = shell("-m", "plain", "--schema", schema, *options, "hi")
+    assert result.exit_code == 0 and result.stdout.startswith(shown)
+    assert (
+        result.stderr == f"Warning: the JSON is cut and not valid: the stop string {stop!r} came\n"
+    )
+    logged = CliRunner().invoke(cli, ["logs", "-n", "1", "--json"]).stdout
+    receipt = json.loads(logged)[0]["response_json"]["specdec"]
+    assert receipt["constraint"] == {"kind": "schema", "complete": False, "ended_early": False}
+
+
 @pytest.mark.parametrize(
     ("schema", "said"),
     [

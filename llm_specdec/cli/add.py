@@ -74,7 +74,7 @@ def add_command(
     \b
     Examples:
       llm specdec add qwen --target mlx-community/Qwen3.8-27B-4bit
-      llm specdec add small --target ./smollm2 --drafter ./drafter --draft-tokens 4
+      llm specdec add smol --target ./smollm2 --drafter ./drafter --draft-tokens 4
     """
     found = registry.load()
     check_names(found, name, aliases, replacing=force)

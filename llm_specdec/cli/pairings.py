@@ -318,7 +318,7 @@ def enable_command(name: str, override: str | None) -> None:
     \b
     Examples:
       llm specdec enable qwen
-      llm specdec enable qwen --override 'long answers gain, the bench asks for short ones'
+      llm specdec enable qwen --override 'my answers are long'
     """
     with registry.change(name) as pairing:
         reason = pairing.get("disabled_reason", "")

@@ -23,7 +23,9 @@ class AfterThinking:
     the answer, which is the grammar's.
 
     section: the one that the first token of the output belongs to. Where that is not thinking,
-    the model may begin to think, or answer at once.
+    the model may begin to think while there is room for it, or answer at once.
+
+    Raises UsageError where the shortest answer does not fit after what must come before it.
     """
 
     def __init__(self, answer: GrammarConstraint, sections: Sections, section: str) -> None:
@@ -35,6 +37,7 @@ class AfterThinking:
         self._reserve = answer.reserve + len(self._closing)
         self._unended = ~self._only(*answer.eos)
         self._at = _At(THINKING if section == REASONING else OPENING)
+        answer.admit(len(self._closing if section == REASONING else self._lead))
 
     def allowed(self, drafts: Sequence[int]) -> Bits | None:
         at, answer = self._at, self._answer
@@ -62,7 +65,9 @@ class AfterThinking:
     def _opening(self, tokens: tuple[int, ...], drafts: int) -> Bits:
         """What goes on with the marker of thinking, or with the answer or its lead."""
         n = len(tokens)
-        ways = [way for way in (self._start, self._lead) if len(way) > n and way[:n] == tokens]
+        thought = len(self._start) - n + len(self._closing)
+        starts = [self._start] if self._answer.fits(drafts + thought) else []
+        ways = [way for way in (*starts, self._lead) if len(way) > n and way[:n] == tokens]
         found = self._only(*(way[n] for way in ways))
         first = None if self._lead or tokens else self._answer.allowed((), before=drafts)
         return found if first is None else found | first

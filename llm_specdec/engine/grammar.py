@@ -59,11 +59,20 @@ class GrammarConstraint:
         self._known: dict[tuple[int, ...], Bits | None] = {}  # masks since the last commit
         self.steered = False  # tokens were ruled out that the grammar would have allowed
         self._shortest = len(self._closing.ending(self._matcher) or ())
-        if self._shortest > max_tokens:
+        self.admit()
+
+    def admit(self, before: int = 0) -> None:
+        """Raises UsageError where the shortest text does not fit after `before` tokens."""
+        if not self.fits(before):
+            thinking = f", and ending the thinking takes {before}" if before else ""
             raise UsageError(
-                f"max_tokens {max_tokens} is too little for this schema: "
-                f"its shortest answer has about {self._shortest} tokens"
+                f"max_tokens {self.left} is too little for this schema: "
+                f"its shortest answer has about {self._shortest} tokens{thinking}"
             )
+
+    def fits(self, before: int) -> bool:
+        """Whether the shortest text could still follow `before` tokens."""
+        return before + self._shortest <= self.left
 
     @property
     def complete(self) -> bool:

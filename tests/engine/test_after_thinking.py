@@ -1,5 +1,7 @@
 """A schema holds for the answer alone, and thinking leaves room for it."""
 
+import contextlib
+
 import pytest
 
 from llm_specdec.engine.after_thinking import AfterThinking
@@ -10,6 +12,7 @@ from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.policy import Fixed
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.sections import Sections
+from llm_specdec.errors import UsageError
 from tests import zoo
 from tests.engine import schema_runs
 from tests.engine.schema_runs import EOS, VOCAB, constraint
@@ -126,3 +129,29 @@ def test_drafts_change_nothing_across_the_end_of_thinking():
     drafters = [zoo.Scripted(text, rate, vocab=VOCAB) for rate in (1.0, 0.6, 0.0)]
     for drafter in [*drafters, LookupDrafter(), schema_runs.drafter("model")]:
         assert run(drafter)[0] == plain
+
+
+@pytest.mark.parametrize("sections", [ONE, TWO, HARMONY])
+def test_what_leads_to_the_answer_needs_room_as_well(sections):
+    least = _least()
+    closing = len(sections.closing or sections.think_end)
+    held(sections, max_tokens=least + closing)
+    with pytest.raises(UsageError, match=f"ending the thinking takes {closing}"):
+        held(sections, max_tokens=least + closing - 1)
+
+
+@pytest.mark.parametrize("sections", [ONE, TWO])
+def test_thinking_is_not_begun_without_room_for_its_end(sections):
+    least = _least()
+    room = least + len(sections.think_start) + len(sections.think_end)
+    assert THINK in allowed(held(sections, "normal", room))
+    assert THINK not in allowed(held(sections, "normal", room - 1))
+
+
+def _least():
+    """Tokens of the shortest answer."""
+    for n in range(1, 400):
+        with contextlib.suppress(UsageError):
+            constraint(PERSON, n)
+            return n
+    raise AssertionError
