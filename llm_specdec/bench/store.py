@@ -154,7 +154,8 @@ class Store:
 
     def bench(self, bench_id: int) -> dict[str, Any]:
         """One bench with its `runs` and `parities`. Raises LogError for an unknown id."""
-        found = list(self._db.query("select * from benches where id = ?", [bench_id]))
+        wanted = [str(bench_id)]  # text, because SQLite takes no integer of any size
+        found = list(self._db.query("select * from benches where id = ?", wanted))
         if not found:
             raise LogError(f"there is no bench {bench_id}: see llm specdec bench list")
         runs = self._db.query("select * from runs where bench_id = ? order by id", [bench_id])

@@ -69,7 +69,7 @@ def clear_command(name: str | None, as_json: bool) -> None:
     known = registry.load()
     store = cache_limits.store(known)
     with _disk_errors():
-        gone = store.clear(name and _pairing(known, store, name))
+        gone = store.clear(None if name is None else _pairing(known, store, name))
     freed = sum(held.size for held in gone)
     if as_json:
         click.echo(json.dumps({"removed_entries": len(gone), "removed_bytes": freed}))

@@ -129,6 +129,12 @@ def _notes(a: Side, b: Side) -> list[str]:
     ]
     if a.warm != b.warm:
         notes.append("one run is cold, one warm: end-to-end shows what the cache saved as well")
+    cached = [side.specdec["tokens"]["cached"] for side in (a, b)]
+    if all(cached) and cached[0] != cached[1]:
+        notes.append(
+            f"one run found {cached[0]} prompt tokens in the cache, one {cached[1]}: "
+            "end-to-end shows what the cache saved as well"
+        )
     return notes
 
 

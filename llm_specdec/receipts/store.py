@@ -79,6 +79,8 @@ and (json_extract(response_json, '$.specdec.lane.kind') = 'lookup'
     >= 10 * coalesce(json_extract(response_json, {HELPED_OUT}), 0))
 order by id desc limit ?2"""
 
+MOST = 2**63 - 1  # rows that SQLite can be asked for
+
 
 @dataclass(frozen=True)
 class Logged:
@@ -124,7 +126,8 @@ def runs(path: Path | str, n: int = 0, model: str | None = None) -> list[Logged]
         if db is None:
             return []
         rows = db.execute(
-            f"{SELECT} and (?1 is null or model = ?1) order by id desc limit ?2", (model, n or -1)
+            f"{SELECT} and (?1 is null or model = ?1) order by id desc limit ?2",
+            (model, min(n, MOST) or -1),
         ).fetchall()
     ensure_view(path)
     return [_logged(path, row) for row in reversed(rows)]

@@ -258,6 +258,7 @@ def test_redacted_lanes_name_no_pairing_and_no_drafter(user, engine, monkeypatch
         assert secret not in result.stdout.replace("qwen3_5", "")
 
 
-def test_an_unknown_bench_is_one_line(user):
-    result = bench("show", "7")
-    assert result.exit_code == 1 and "no bench 7" in result.stderr
+@pytest.mark.parametrize("number", ["7", "99999999999999999999"])
+def test_an_unknown_bench_is_one_line(user, number):
+    result = bench("show", number)
+    assert result.exit_code == 1 and f"no bench {number}:" in result.stderr

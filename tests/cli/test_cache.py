@@ -90,10 +90,11 @@ def test_clear_takes_all_or_one_by_name_or_alias(cache):
     assert run("clear").exit_code == 0
 
 
-def test_clear_of_an_unknown_name_is_a_usage_error(cache):
-    done = run("clear", "qwem")
+@pytest.mark.parametrize("name", ["qwem", ""])  # "": an unset variable of a shell script
+def test_clear_of_an_unknown_name_is_a_usage_error(cache, name):
+    done = run("clear", name)
     assert done.exit_code == 2
-    assert "no pairing 'qwem'" in done.stderr
+    assert f"no pairing '{name}'" in done.stderr
     assert entries(cache) == 3
 
 

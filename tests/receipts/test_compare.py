@@ -103,3 +103,11 @@ def test_cold_against_warm_and_interrupted_runs_are_noted():
     notes = compare(side(), side("b", cached_tokens=5, finish_reason="interrupted"))["notes"]
     assert notes[0] == "b was interrupted"
     assert "one run is cold, one warm" in notes[1]
+
+
+def test_warm_runs_that_found_unlike_much_in_the_cache_are_noted():
+    def notes(cached):
+        return compare(side(cached_tokens=40), side("b", cached_tokens=cached))["notes"]
+
+    assert notes(40) == []
+    assert "one run found 40 prompt tokens in the cache, one 2000" in notes(2000)[0]

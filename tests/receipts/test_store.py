@@ -80,6 +80,7 @@ def test_runs_come_newest_last_and_by_model(path):
     turns = [log(path, model) for model in ("a", "b", "a", "b")]
     assert [run.turn_id for run in runs(path)] == turns
     assert [run.turn_id for run in runs(path, 2)] == turns[2:]
+    assert [run.turn_id for run in runs(path, 10**20)] == turns
     assert [run.turn_id for run in runs(path, 1, "a")] == [turns[2]]
     assert latest(path, "a") == runs(path)[2]
     assert latest(path, turns[0]) == runs(path)[0]
