@@ -5,6 +5,7 @@ import pytest
 
 from llm_specdec import anatomy, memory
 from llm_specdec.errors import ResourceError, UnsupportedError
+from tests import zoo
 from tests.checkpoints import qwen_head, trunk, write_model
 
 
@@ -79,13 +80,13 @@ def test_a_prompt_that_cannot_fit_is_refused_before_weights_are_loaded(
     tmp_path, llm_user, monkeypatch
 ):
     (llm_user / "specdec").mkdir()
-    registry = f'[pairings.tiny]\ntarget = "{write_model(tmp_path / "target")}"\n'
+    registry = f'[pairings.tiny]\ntarget = "{zoo.write("llama", tmp_path / "target")}"\n'
     (llm_user / "specdec" / "specdec.toml").write_text(registry)
-    monkeypatch.setattr(memory, "budget", lambda *_: memory.Budget(200_000, "free memory"))
+    monkeypatch.setattr(memory, "budget", lambda *_: memory.Budget(2000, "free memory"))
     monkeypatch.setattr("llm_specdec.engine.session.load", lambda weights: pytest.fail("loaded"))
     model = llm.get_model("tiny")
-    with pytest.raises(llm.ModelError, match=r"400 tokens need .* and free memory is 200 KB"):
-        model.prompt("x" * 800, max_tokens=300).text()
+    with pytest.raises(llm.ModelError, match=r"\d{3} tokens need .* and free memory is 2 KB"):
+        model.prompt("w1 " * 100, max_tokens=300).text()
 
 
 def test_a_drafter_is_refused_as_a_target():
