@@ -15,14 +15,15 @@ import argparse
 import statistics
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import dflash.model_mlx as package
 import mlx.core as mx
-from mlx_lm import load as mlx_lm_load
 
 from benchmarks import harness
 from benchmarks.dflash_parity import Silent, load_package_drafter
 from benchmarks.harness import Engine, interleaved, ours, prompts, rate, rendered
+from benchmarks.peers import peer_model
 from llm_specdec.engine import session
 from llm_specdec.engine.drafters.dflash import drafter as dflash
 from llm_specdec.engine.drafters.dflash.drafter import DFlashDrafter
@@ -30,10 +31,8 @@ from llm_specdec.engine.loop import Tally
 from llm_specdec.engine.session import Session, Weights
 
 
-def package_engine(block: int) -> Engine:
-    folder = harness.models()
-    model = mlx_lm_load(str(folder / "smollm2"))[0]
-    draft = load_package_drafter(folder / "drafters" / "dflash2")
+def package_engine(model: Any, block: int) -> Engine:
+    draft = load_package_drafter(harness.models() / "drafters" / "dflash2")
     eos = frozenset(harness.smol().tokenizer.eos_token_ids)
 
     def engine(prompt: list[int], max_tokens: int) -> tuple[Iterator[list[int]], Tally | None]:
@@ -53,7 +52,7 @@ def peer(args: argparse.Namespace) -> None:
         engines = {
             "same": ours(same, block - 1),
             "ours": ours(loaded, block - 1),
-            "package": package_engine(block),
+            "package": package_engine(peer_model("smollm2", loaded.target)[0], block),
         }
         for kind in args.classes:
             ratios, equal = [], True

@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-import click
 import llm
 from llm.parts import StreamEvent
 
@@ -16,7 +15,7 @@ from llm_specdec import chat, prefixes, receipts, schemas, settings
 from llm_specdec.errors import ContextError, UsageError
 from llm_specdec.events import Events
 from llm_specdec.notices import tell, warn
-from llm_specdec.options import told_apart
+from llm_specdec.options import llm_command, told_apart
 from llm_specdec.registry import Pairing
 from llm_specdec.setup import Setup, load, sampling
 from llm_specdec.worker import Job
@@ -251,9 +250,12 @@ def _kept_to(
 
 
 def _log_database() -> str | None:
-    """Where llm will log this response; None where it will not (`-n`, `llm logs off`)."""
-    context = click.get_current_context(silent=True)
-    params = context.params if context else {}
-    if params.get("no_log") or ((llm.user_dir() / "logs-off").exists() and not params.get("log")):
+    """Where llm will log this response; None where it will not: `-n`, `llm logs off`, and all
+    use from Python, where it is not known whether the caller logs it."""
+    context = llm_command()
+    if context is None:
         return None
-    return str(params.get("database") or llm.user_dir() / "logs.db")
+    params, user = context.params, llm.user_dir()
+    if params.get("no_log") or ((user / "logs-off").exists() and not params.get("log")):
+        return None
+    return str(params.get("database") or user / "logs.db")

@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-import click
-
+from llm_specdec.options import llm_command
 from llm_specdec.worker import Job, Reading
 
 
@@ -50,7 +49,7 @@ def _cancelling(job: Job) -> Any:
 
 @contextlib.contextmanager
 def _closed_pipe_ends_quietly(ours: bool) -> Iterator[None]:
-    if not ours or click.get_current_context(silent=True) is None:
+    if not ours or llm_command() is None:
         yield  # a library user's own pipes are theirs
         return
     before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -1,14 +1,23 @@
-"""Which of llm's options were stored, and which belong to this call."""
+"""What llm's command line was given: it stands in click's context, not in the prompt."""
 
+import sys
 from typing import Any
 
 import click
 
 
+def llm_command() -> click.Context | None:
+    """The context of the llm command that runs; None for a library user, who may have a click
+    command of their own."""
+    context, cli = click.get_current_context(silent=True), sys.modules.get("llm.cli")
+    ours = context is not None and cli is not None and context.find_root().command is cli.cli
+    return context if ours else None
+
+
 def told_apart(model_id: str, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(stored, given). On the command line llm merges the two, `-o` above; from Python it
-    uses no stored ones."""
-    context = click.get_current_context(silent=True)
+    """(stored, given) options. On the command line llm merges the two, `-o` above; from Python
+    it uses no stored ones."""
+    context = llm_command()
     if context is None or "options" not in context.params:
         return {}, options
     from llm.cli import get_model_options

@@ -6,9 +6,11 @@ import sqlite3
 import subprocess
 import sys
 
+import click
 import llm
 import numpy as np
 import pytest
+from llm.cli import cli as llm_cli
 
 from llm_specdec import notices, prefixes
 from llm_specdec.engine.prefix_cache.disk import read_tokens
@@ -32,7 +34,8 @@ def tiny(llm_user, tmp_path):
             f"[pairings.{name}.settings]\ndraft_tokens = 3\nmax_tokens = 12\ncontext = 512\n"
         )
     (folder / "specdec.toml").write_text("".join(tables))
-    return folder
+    with click.Context(llm_cli).scope():  # as in a command of llm, which logs what was said
+        yield folder
 
 
 def asked(model, question, **options):
@@ -90,6 +93,16 @@ def test_false_neither_keeps_nor_uses(tiny):
         assert receipt["tokens"]["cached"] == 0
     wait()
     assert entries(tiny) == [] and prefixes.hot().nbytes == before
+
+
+def test_what_python_asks_stays_off_the_disk(tiny):
+    """Nobody knows whether a library user logs it."""
+    with click.Context(click.Command("theirs")).scope():
+        asked("tiny", QUESTION)
+        warm, _ = asked("tiny", QUESTION)
+        wait()
+    assert warm["tokens"]["cached"] > 0
+    assert entries(tiny) == []
 
 
 def test_logging_off_keeps_prompts_off_the_disk(tiny):

@@ -131,7 +131,7 @@ class DiskTier:
                 yield opened
 
     def _covered(self, key: Key, entry: Entry) -> list[Path]:
-        """Entries whose tokens are the beginning of this one's, which can be cut to them."""
+        """Entries of which this one can serve nearly all."""
         if entry.exact:
             return []
         folder, mark = self._folder(key), names.marks_of(entry.tokens)

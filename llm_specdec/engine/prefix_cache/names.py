@@ -54,9 +54,11 @@ def agreed(file: str, mark: Marks, length: int) -> int:
 
 
 def covered(file: str, mark: Marks, length: int) -> bool:
-    """Whether these tokens begin with all those of the entry in `file`, which can be cut."""
+    """Whether these tokens begin with 7/8 or more of those of the entry in `file`, which can be
+    cut: what else it holds is soon read again. The hot tier keeps to the same rule."""
     sure = agreed(file, mark, length)
-    return sure > 0 and file.startswith(f"{sure}t-")
+    head, _, _ = file.partition("-")
+    return sure > 0 and head.endswith("t") and 8 * sure >= 7 * int(head[:-1])
 
 
 def lengths(n: int) -> tuple[int, ...]:

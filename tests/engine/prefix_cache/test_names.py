@@ -38,6 +38,13 @@ def test_only_entries_that_can_be_cut_are_covered():
     assert not covered(name_of((1, 2, 3, 4, 5), False), mark, 4)
 
 
+def test_an_entry_that_differs_in_its_last_eighth_is_covered():
+    mark, other = marks_of(range(64)), tuple(range(100, 164))
+    for same, as_much in ((64, True), (56, True), (52, False), (0, False)):
+        name = name_of((*range(same), *other)[:64], False)
+        assert covered(name, mark, 64) is as_much
+
+
 def test_the_longest_name_fits_every_file_system():
     name = name_of(range(1_000_000), False)
     assert ENTRY.fullmatch(name)
