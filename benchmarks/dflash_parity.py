@@ -22,9 +22,10 @@ from mlx_lm.tokenizer_utils import TokenizerWrapper
 from benchmarks import harness
 from llm_specdec.engine.drafters.base import Draw, Proposal
 from llm_specdec.engine.drafters.dflash import drafter as dflash
-from llm_specdec.engine.loop import Request, Run
+from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.policy import Fixed
+from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.target import Target, load
 from tests import zoo

@@ -27,7 +27,7 @@ from benchmarks.peers import peer_model
 from llm_specdec.engine import session
 from llm_specdec.engine.drafters.dflash import drafter as dflash
 from llm_specdec.engine.drafters.dflash.drafter import DFlashDrafter
-from llm_specdec.engine.loop import Tally
+from llm_specdec.engine.request import Tally
 from llm_specdec.engine.session import Session, Weights
 
 

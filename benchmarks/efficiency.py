@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.harness import Engine, Timed, interleaved, ours, prompts, rate, rendered, smol
-from llm_specdec.engine.loop import Request, Tally
 from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.request import Request, Tally
 from llm_specdec.engine.session import Session
 
 FOLDERS = {"mtp": "smollm2-mtp"}

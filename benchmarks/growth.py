@@ -17,8 +17,8 @@ from benchmarks import harness
 from benchmarks.efficiency import FOLDERS
 from benchmarks.harness import prompts
 from llm_specdec.engine.costs import Costs
-from llm_specdec.engine.loop import Request
 from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.request import Request
 from llm_specdec.engine.session import Session
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from fixtures.build import build, default_folder
 from llm_specdec.engine import session
 from llm_specdec.engine.costs import Costs
-from llm_specdec.engine.loop import Request, Tally
 from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.request import Request, Tally
 from llm_specdec.engine.session import Session, Weights
 from llm_specdec.engine.transforms import Sampling
 

@@ -25,6 +25,8 @@ import mlx.core as mx
 
 from benchmarks import harness
 from llm_specdec.engine import loop, transforms
+from llm_specdec.engine.drawing import Drawing
+from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.session import Session
 from llm_specdec.engine.target import Target
@@ -105,10 +107,10 @@ def sha256(tokens: Sequence[int]) -> str:
     return hashlib.sha256(b"".join(t.to_bytes(4, "little") for t in tokens)).hexdigest()
 
 
-class Untransformed(loop.Drawing):
+class Untransformed(Drawing):
     """Lends a drafter no penalties: it proposes what it would have without them."""
 
-    def __init__(self, history: History, request: loop.Request, length: int) -> None:
+    def __init__(self, history: History, request: Request, length: int) -> None:
         plain = dataclasses.replace(request.sampling, repetition_penalty=1.0)
         super().__init__(history, dataclasses.replace(request, sampling=plain), length)
 
@@ -120,7 +122,7 @@ def penalties(args: argparse.Namespace) -> bool:
     for kind in KINDS[2:]:
         loaded = session(kind)
         cells, texts = [], []
-        for drawing in (loop.Drawing, Untransformed):
+        for drawing in (Drawing, Untransformed):
             with patch.object(loop, "Drawing", drawing):
                 runs = [
                     harness.timed(harness.ours(loaded, sampling=PENALTY), prompt, args.tokens)

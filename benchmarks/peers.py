@@ -22,7 +22,7 @@ from mlx_lm.sample_utils import make_sampler
 
 from benchmarks import harness
 from benchmarks.harness import Engine, Prompt, Timed, interleaved, ours, prompts, rate, rendered
-from llm_specdec.engine.loop import Tally
+from llm_specdec.engine.request import Tally
 from llm_specdec.engine.session import Session
 from llm_specdec.engine.target import Target
 from llm_specdec.engine.transforms import Sampling

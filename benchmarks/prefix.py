@@ -23,10 +23,10 @@ import mlx.core as mx
 
 from benchmarks.harness import rendered, smol
 from llm_specdec.bench.prompts import built_in
-from llm_specdec.engine.loop import Request
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.prefix_cache import Entry, Key, PrefixCache, RamTier, Tier
 from llm_specdec.engine.prefix_cache.disk import DiskTier
+from llm_specdec.engine.request import Request
 from llm_specdec.engine.session import Session
 from llm_specdec.prefix_store import Cap, Store
 

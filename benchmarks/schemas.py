@@ -23,8 +23,8 @@ from benchmarks import harness
 from benchmarks.parity import session
 from llm_specdec import schemas
 from llm_specdec.engine import constraints
-from llm_specdec.engine.loop import Request, Tally
 from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.request import Request, Tally
 from tests.engine import schema_runs
 
 PERSON: dict[str, Any] = {

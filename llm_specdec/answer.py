@@ -23,9 +23,10 @@ from llm_specdec.worker import Job
 if TYPE_CHECKING:
     from llm_specdec.engine.constraints import Constraint
     from llm_specdec.engine.grammar import GrammarConstraint
-    from llm_specdec.engine.loop import Request, Run
+    from llm_specdec.engine.loop import Run
     from llm_specdec.engine.phases import Meter
     from llm_specdec.engine.prefix_cache import PrefixCache
+    from llm_specdec.engine.request import Request
     from llm_specdec.engine.sections import Sections
     from llm_specdec.engine.session import Session, Weights
     from llm_specdec.engine.text import TextStream
@@ -60,8 +61,8 @@ class Answer:
 
     def stream(self, job: Job) -> Generator[StreamEvent, None, None]:
         """Load, run and leave a receipt, on the thread that runs models."""
-        from llm_specdec.engine.loop import Request
         from llm_specdec.engine.phases import Meter
+        from llm_specdec.engine.request import Request
         from llm_specdec.engine.sections import sections_of
         from llm_specdec.engine.target import tokenizer_of
         from llm_specdec.engine.text import TextStream

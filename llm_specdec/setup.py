@@ -15,8 +15,9 @@ from llm_specdec.registry import Pairing
 
 if TYPE_CHECKING:
     from llm_specdec.engine.costs import Costs
-    from llm_specdec.engine.loop import Request, Run
+    from llm_specdec.engine.loop import Run
     from llm_specdec.engine.phases import Meter
+    from llm_specdec.engine.request import Request
     from llm_specdec.engine.session import Session, Weights
     from llm_specdec.engine.transforms import Sampling
 

@@ -142,8 +142,8 @@ class Sessions:
         put: bool = False,
     ) -> receipts.Run:
         """One run, from what `prefix_cache` has of the prompt; `put`: what it kept goes there."""
-        from llm_specdec.engine.loop import Request
         from llm_specdec.engine.phases import Meter
+        from llm_specdec.engine.request import Request
 
         setup, (session, load_ms) = self._setups[config], self._loaded[config]
         setup.admit(setup.weights(), len(prompt) + self._max_tokens)

@@ -5,72 +5,26 @@ tokens but the last, the pending token; at every end, an interrupt too, that hol
 """
 
 import contextlib
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, cast
 
 import mlx.core as mx
 
 from llm_specdec.engine import accept, constraints, transforms
-from llm_specdec.engine.constraints import Constraint
 from llm_specdec.engine.drafters.base import Drafter, Hidden, Proposal
+from llm_specdec.engine.drawing import Drawing
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.policy import Policy
 from llm_specdec.engine.prefix_cache import Entry, PrefixCache
 from llm_specdec.engine.randomness import Purpose, key
+from llm_specdec.engine.request import Request, Tally
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.taps import Taps
 from llm_specdec.engine.target import Target
-from llm_specdec.engine.transforms import History, Sampling
+from llm_specdec.engine.transforms import History
 
 PREFILL_STEP = 2048  # tokens a chunk, as mlx-lm's generate_step
-
-
-@dataclass(frozen=True)
-class Request:
-    """One run. `ends_at(token)` is asked once for every committed token, in order, and ends
-    the run after that token (a stop string is complete); `eos` tokens end it too. A token must
-    be allowed by all `constraints`, which belong to this run alone. `boundaries` gives the
-    lengths of the prompt's beginnings that other prompts are likely to share; asked where their
-    states must be kept while the prompt is read."""
-
-    prompt: Sequence[int]
-    max_tokens: int
-    eos: frozenset[int] = frozenset()
-    sampling: Sampling = field(default_factory=Sampling)
-    seed: int = 0
-    ends_at: Callable[[int], bool] = lambda token: False
-    constraints: Sequence[Constraint] = ()
-    boundaries: Callable[[], Sequence[int]] = lambda: ()
-
-
-@dataclass
-class Tally:
-    """What a run counted. Every target pass after the first token is a round."""
-
-    completion: list[int] = field(default_factory=list)
-    rounds: int = 0
-    drafted: int = 0
-    accepted: int = 0
-    lengths: Counter[int] = field(default_factory=Counter)  # rounds by draft tokens
-    positions: Counter[int] = field(default_factory=Counter)  # accepted by position in a draft
-    finish_reason: Literal["stop", "length", "interrupted"] = "interrupted"
-
-    by_source: dict[str, list[int]] = field(default_factory=dict)  # [rounds, drafted, accepted]
-
-    def count(self, source: str, drafted: int, accepted: int) -> None:
-        """Count a round; `source` says who proposed (of no interest where nothing was)."""
-        if drafted:
-            counted = self.by_source.setdefault(source, [0, 0, 0])
-            self.by_source[source] = [
-                a + b for a, b in zip(counted, (1, drafted, accepted), strict=True)
-            ]
-        self.rounds += 1
-        self.drafted += drafted
-        self.accepted += accepted
-        self.lengths[drafted] += 1
-        self.positions.update(range(accepted))
 
 
 @dataclass(frozen=True)
@@ -390,54 +344,3 @@ class Run:
     def _drafter_state(self) -> list[mx.array]:
         with self._drafting():
             return self.drafter.state() if self.drafter else []
-
-
-class Drawing:
-    """`Draw` for one round: the run's transforms and keys, as the drafter may use them."""
-
-    def __init__(self, history: History, request: Request, length: int) -> None:
-        self._history, self._length = history, length
-        self._sampling, self._seed = request.sampling, request.seed
-        self._probs: list[mx.array] = []
-        self._held, self._ids = request.constraints, list[int]()  # the drafts, on the host
-        self._free = constraints.row(self._held, []) is None
-
-    @property
-    def plain(self) -> bool:
-        return self._sampling.greedy and self._sampling.neutral and self._free
-
-    def one(self, logits: mx.array, drafted: Sequence[mx.array]) -> mx.array:
-        drafts = mx.stack(list(drafted)) if drafted else mx.zeros((0,), dtype=mx.int32)
-        row = transforms.penalise(
-            logits[None], self._history, drafts, self._sampling, first=len(drafted)
-        )
-        row = self._constrained(row, drafted)
-        if self._sampling.greedy:
-            return mx.argmax(row[0]).astype(mx.int32)
-        probs = transforms.distribution(row, self._sampling)[0]
-        self._probs.append(probs)
-        return accept.draw(probs, self._key(len(drafted)))
-
-    def _constrained(self, row: mx.array, drafted: Sequence[mx.array]) -> mx.array:
-        """A row (1, vocab) without what is not allowed after `drafted`, for which the host waits:
-        a draft token that is not allowed would cost all that come after it. Where the first
-        is free, none is waited for."""
-        if self._free:
-            return row
-        self._ids += [cast(int, token.item()) for token in drafted[len(self._ids) :]]
-        bits = constraints.row(self._held, self._ids)
-        return row if bits is None else constraints.forbid(row, bits[None])
-
-    def block(self, logits: mx.array) -> mx.array:
-        if self.plain:
-            return mx.argmax(logits, axis=-1).astype(mx.int32)
-        tokens: list[mx.array] = []
-        for row in logits:
-            tokens.append(self.one(row, tokens))
-        return mx.stack(tokens)
-
-    def proposal(self, tokens: mx.array) -> Proposal:
-        return Proposal(tokens, mx.stack(self._probs) if self._probs else None)
-
-    def _key(self, offset: int) -> mx.array:
-        return key(self._seed, self._length + offset, Purpose.DRAFT)

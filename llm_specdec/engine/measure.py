@@ -7,7 +7,8 @@ import mlx.core as mx
 
 from llm_specdec.engine.costs import CONTEXTS, Costs, timed
 from llm_specdec.engine.drafters.base import Drafter, Hidden
-from llm_specdec.engine.loop import Drawing, Request
+from llm_specdec.engine.drawing import Drawing
+from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.taps import Taps
 from llm_specdec.engine.target import Target

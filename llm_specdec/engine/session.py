@@ -19,12 +19,13 @@ from llm_specdec.engine.drafters.lookup import LONG_MATCH, LookupDrafter
 from llm_specdec.engine.drafters.model import ModelDrafter
 from llm_specdec.engine.drafters.mtp import MTPDrafter, calibration, load_head
 from llm_specdec.engine.grammar import GrammarConstraint
-from llm_specdec.engine.loop import PREFILL_STEP, Request, Run
+from llm_specdec.engine.loop import PREFILL_STEP, Run
 from llm_specdec.engine.measure import measure
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.policy import Auto, Fixed, Policy
 from llm_specdec.engine.prefix_cache import Key, PrefixCache
 from llm_specdec.engine.prefix_cache.key import drafter_parts, target_parts
+from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.target import Target
 from llm_specdec.engine.transforms import History, Sampling, penalise

@@ -22,8 +22,10 @@ from scipy.stats import chi2
 from llm_specdec.engine import accept, constraints, loop, transforms
 from llm_specdec.engine.drafters.base import Proposal
 from llm_specdec.engine.drafters.dflash.drafter import DFlashDrafter
-from llm_specdec.engine.loop import Drawing, Request, Run
+from llm_specdec.engine.drawing import Drawing
+from llm_specdec.engine.loop import Run
 from llm_specdec.engine.randomness import Purpose
+from llm_specdec.engine.request import Request
 from llm_specdec.engine.transforms import Sampling
 from tests.engine import reference
 from tests.engine.drafters import dflash_checkpoints

@@ -20,9 +20,10 @@ from llm_specdec.engine.drafters.lookup import LookupDrafter
 from llm_specdec.engine.drafters.model import ModelDrafter
 from llm_specdec.engine.drafters.mtp import MTPDrafter
 from llm_specdec.engine.grammar import GrammarConstraint
-from llm_specdec.engine.loop import Request, Run, Tally
+from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.policy import Fixed
+from llm_specdec.engine.request import Request, Tally
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.target import Target
 from llm_specdec.engine.transforms import Sampling

@@ -7,9 +7,10 @@ import pytest
 from llm_specdec.engine.after_thinking import AfterThinking
 from llm_specdec.engine.constraints import tokens_of
 from llm_specdec.engine.drafters.lookup import LookupDrafter
-from llm_specdec.engine.loop import Request, Run, Tally
+from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.policy import Fixed
+from llm_specdec.engine.request import Request, Tally
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.sections import Sections
 from llm_specdec.errors import UsageError

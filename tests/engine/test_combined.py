@@ -9,8 +9,9 @@ import pytest
 from llm_specdec.engine import session
 from llm_specdec.engine.costs import Costs
 from llm_specdec.engine.drafters.model import ModelDrafter
-from llm_specdec.engine.loop import Request, Run
+from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.session import Weights
 from tests import zoo

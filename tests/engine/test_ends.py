@@ -4,9 +4,10 @@ import mlx.core as mx
 import pytest
 
 from llm_specdec.engine import accept
-from llm_specdec.engine.loop import Request, Run
+from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.policy import Fixed
+from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.taps import observe
 from tests import zoo

@@ -8,7 +8,7 @@ import pytest
 
 from llm_specdec.engine import grammar
 from llm_specdec.engine.constraints import tokens_of
-from llm_specdec.engine.loop import Tally
+from llm_specdec.engine.request import Tally
 from llm_specdec.engine.transforms import Sampling
 from llm_specdec.errors import UnsupportedError, UsageError
 from tests.engine import schema_runs

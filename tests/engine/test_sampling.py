@@ -10,9 +10,10 @@ from scipy.stats import chi2
 from llm_specdec.engine.drafters.lookup import LookupDrafter
 from llm_specdec.engine.drafters.model import ModelDrafter
 from llm_specdec.engine.drafters.mtp import load_head
-from llm_specdec.engine.loop import Request, Run
+from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.policy import Fixed
+from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.target import Target, load
 from llm_specdec.engine.transforms import Sampling

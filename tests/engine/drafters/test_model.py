@@ -4,7 +4,8 @@ import mlx.core as mx
 import pytest
 
 from llm_specdec.engine.drafters.model import ModelDrafter
-from llm_specdec.engine.loop import Drawing, Request
+from llm_specdec.engine.drawing import Drawing
+from llm_specdec.engine.request import Request
 from llm_specdec.engine.target import Target
 from llm_specdec.engine.transforms import History
 from tests import zoo

@@ -14,9 +14,10 @@ from llm_specdec.engine import transforms
 from llm_specdec.engine.drafters import shortlist
 from llm_specdec.engine.drafters.base import Proposal
 from llm_specdec.engine.drafters.mtp import MTPDrafter, load_head
-from llm_specdec.engine.loop import Request, Run
+from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.policy import Fixed
+from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.target import load
 from llm_specdec.engine.transforms import Sampling

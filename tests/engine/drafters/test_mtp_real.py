@@ -8,8 +8,8 @@ import pytest
 
 from llm_specdec.engine import session
 from llm_specdec.engine.drafters.base import Proposal
-from llm_specdec.engine.loop import Request
 from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.request import Request
 from llm_specdec.engine.taps import Taps
 from llm_specdec.engine.transforms import Sampling
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from llm_specdec.engine.loop import Request
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.prefix_cache import PrefixCache, RamTier
+from llm_specdec.engine.request import Request
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 

@@ -12,10 +12,11 @@ from llm_specdec.engine.drafters.lookup import LookupDrafter
 from llm_specdec.engine.drafters.model import ModelDrafter
 from llm_specdec.engine.drafters.mtp import MTPDrafter
 from llm_specdec.engine.drafters.mtp.head import build
-from llm_specdec.engine.loop import Request, Run
+from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.policy import Fixed
 from llm_specdec.engine.prefix_cache import Entry, Key, PrefixCache, RamTier
+from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.taps import decoder_layers
 from llm_specdec.engine.transforms import Sampling
