@@ -116,7 +116,7 @@ def test_a_lookup_opens_as_few_files_among_many_as_among_few(tier, monkeypatch):
     counts = []
     for many in (range(10), range(10, 200)):
         for i in many:
-            tier.put(KEY, entry((*prompt[: 50 + i % 40], 1000 + i, *range(i % 50)), rows=1))
+            tier.put(KEY, entry((*prompt[: 20 + i % 40], 1000 + i, *range(i % 50)), rows=1))
         opened.clear()
         assert tier.longest(KEY, prompt).length == 94
         counts.append(len(opened))
