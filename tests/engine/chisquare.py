@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from llm_specdec.engine import accept, constraints, loop, transforms
+from llm_specdec.engine import accept, constraints, drawing, loop, transforms
 from llm_specdec.engine.drafters.base import Proposal
 from llm_specdec.engine.drafters.dflash.drafter import DFlashDrafter
 from llm_specdec.engine.drawing import Drawing
@@ -301,6 +301,7 @@ def _play(script: Script, rounds: int, seed: int) -> tuple[NDArray[Any], NDArray
 
         with (
             patch.object(loop, "key", key),
+            patch.object(drawing, "key", key),
             patch.object(Run, "_constrained", _constrained),
             patch.object(Drawing, "_constrained", _constrained_draw),
         ):
