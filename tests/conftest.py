@@ -1,10 +1,16 @@
 """What several tests share."""
 
+import signal
+
 import hypothesis
 import pytest
 
 import llm_specdec.engine  # noqa: F401  loads a fast BLAS before any test imports mlx
 from fixtures.build import build, default_folder
+
+# A shell without job control starts its background jobs deaf to Ctrl-C, and all their children.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A slow machine is no failed test.
 hypothesis.settings.register_profile("llm-specdec", deadline=None)
