@@ -13,7 +13,7 @@ CHATML = (
     "{% if add_generation_prompt %}<a>{% endif %}"
 )
 THINKING = CHATML.replace("<a>{% endif %}", "<a><think>{% endif %}")
-VALUES: dict[str, Any] = {"thinking": None, "chat_template_kwargs": {}}
+VALUES: dict[str, Any] = {"thinking": None, "thinking_budget": None, "chat_template_kwargs": {}}
 
 
 class Tokenizer:
