@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from llm_specdec import finite
 from llm_specdec.errors import UsageError
 
 _STYLE: Any = {"whitespace_flexible": False, "key_separator": ": ", "item_separator": ", "}
@@ -23,17 +24,21 @@ def grammar(schema: Mapping[str, Any]) -> str:
 
     Objects that name their properties and say nothing of others get no others: a small model
     would make some up, and go on with it.
-    Raises UsageError for an invalid schema, and for one that llguidance cannot enforce.
+    Raises UsageError for an invalid schema, one that llguidance cannot enforce, and one of which
+    no answer can end.
     """
     closed = dict(schema) if "allOf" in json.dumps(schema) else _closed(schema)
-    refused = ""
     for one in (closed, dict(schema)):
         found, refused = _compiled(one)
         if not refused:
-            return found
-    raise UsageError(
-        f"the schema cannot be enforced: {' '.join(refused.split())}: change that part of it"
-    )
+            break
+    else:
+        raise UsageError(
+            f"the schema cannot be enforced: {' '.join(refused.split())}: change that part of it"
+        )
+    if endless := finite.circle(schema):
+        raise UsageError(f"no answer to the schema can end: {endless}")
+    return found
 
 
 def _compiled(schema: dict[str, Any]) -> tuple[str, str]:
