@@ -2,10 +2,10 @@
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,9 @@ from llm_specdec.prefix_store import Cap, Contents, Store
 from llm_specdec.receipts import Warm, warm_starts
 from llm_specdec.registry import Registry
 from llm_specdec.settings import Size
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
 
 
 @click.group(name="cache", short_help="What the prefix cache holds and may hold")
@@ -96,12 +99,7 @@ def limit_command(size: str | None, hot: str | None, as_json: bool) -> None:
         raise UsageError("give a size such as 40GB, auto, or --hot with one")
     _check_limits(registry.load(), _bytes(size), _bytes(hot))
     with registry.edit() as document:
-        limits = document.setdefault("cache", {})
-        for name, said in (("limit", size), ("hot", hot)):
-            if said == "auto":
-                limits.pop(name, None)
-            elif said is not None:
-                limits[name] = said
+        _set_limits(document, {"limit": size, "hot": hot})
     known = registry.load()
     store = cache_limits.store(known)
     with _disk_errors():
@@ -214,6 +212,20 @@ def _pairing(known: Registry, store: Store, name: str) -> str:
     if name in {entry.pairing for entry in store.contents().entries}:
         return name
     return known.pairing(name).name
+
+
+def _set_limits(document: "TOMLDocument", said: Mapping[str, str | None]) -> None:
+    """Write what was said of each limit; a table that then says nothing goes, too."""
+    limits = document.get("cache", {})
+    for name, size in said.items():
+        if size == "auto":
+            limits.pop(name, None)
+        elif size is not None:
+            limits[name] = size
+    if limits:
+        document.setdefault("cache", limits)
+    elif "cache" in document and "#" not in limits.as_string() + limits.trivia.comment:
+        del document["cache"]
 
 
 def _bytes(said: str | None) -> int | None:

@@ -117,6 +117,23 @@ def test_limits_go_back_to_the_default(cache):
     assert registry.load().cache == {}
 
 
+def test_a_table_of_no_limits_goes(cache):
+    path = cache.parent / "specdec.toml"
+    run("limit", "auto")
+    assert path.read_text() == PAIRINGS
+    run("limit", "2GB", "--hot", "1GB")
+    run("limit", "auto", "--hot", "auto")
+    assert path.read_text() == PAIRINGS + "\n"
+
+
+@pytest.mark.parametrize("table", ["[cache] # small disk\n", "[cache]\n# small disk\n"])
+def test_a_table_with_a_comment_stays(cache, table):
+    path = cache.parent / "specdec.toml"
+    path.write_text(f'{table}limit = "2GB"\n{PAIRINGS}')
+    run("limit", "auto")
+    assert path.read_text() == table + PAIRINGS
+
+
 def test_0_turns_it_off(cache):
     run("limit", "0")
     assert entries(cache) == 0
