@@ -89,9 +89,10 @@ class Store:
     cap: Callable[[int, int], Cap]
     pairings: Collection[str] = ()
 
-    def contents(self) -> Contents:
+    def contents(self, onerror: Callable[[OSError], None] | None = None) -> Contents:
+        """What is there. onerror: told of folders that cannot be read; they count as empty."""
         found = Contents()
-        for folder, _, names in os.walk(self.root):
+        for folder, _, names in os.walk(self.root, onerror=onerror):
             for name in names:
                 with contextlib.suppress(OSError):  # gone meanwhile
                     self._sort(Path(folder, name), found)
@@ -138,11 +139,11 @@ class Store:
 
     def clear(self, pairing: str | None = None) -> list[Held]:
         """Remove the entries of one pairing, or all; returns them. Raises TimeoutError,
-        OSError."""
+        OSError; then some may be left."""
         if not self.root.is_dir():
             return []
         with files.locked(self.root):
-            found = self.contents()
+            found = self.contents(_raise)
             gone = [held for held in found.entries if pairing in (None, held.pairing)]
             for held in (*gone, *found.leftovers):
                 _remove(held.path)
@@ -189,6 +190,10 @@ class Store:
     def _make_folder(self, folder: Path) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _write(path: Path, write: Callable[[BinaryIO], None]) -> None:

@@ -11,7 +11,7 @@ import click
 
 from llm_specdec import cache_limits, registry
 from llm_specdec.cli.logs import database_option, log_path
-from llm_specdec.cli.output import table
+from llm_specdec.cli.output import counted, table
 from llm_specdec.cli.pairings import json_option
 from llm_specdec.errors import ResourceError, UsageError
 from llm_specdec.memory import gigabytes
@@ -77,7 +77,7 @@ def clear_command(name: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"removed_entries": len(gone), "removed_bytes": freed}))
     else:
-        click.echo(f"removed {_counted(len(gone))}, {gigabytes(freed)}", err=True)
+        click.echo(f"removed {counted(len(gone))}, {gigabytes(freed)}", err=True)
 
 
 @cache_command.command(name="limit", short_help="How much it may hold")
@@ -156,7 +156,7 @@ def _pairing_row(name: str, known: Registry, held: Contents, warm: Warm | None) 
 
 def _shown(found: dict[str, Any]) -> Iterator[str]:
     disk, memory = found["disk"], found["memory"]
-    held = f"{_counted(disk['entries'])}, {gigabytes(disk['bytes'])}"
+    held = f"{counted(disk['entries'])}, {gigabytes(disk['bytes'])}"
     yield f"disk    {held}; {_cap(disk)}"
     yield f"        {found['folder']}, {gigabytes(disk['free_bytes'])} free"
     if disk["other_files"]:
@@ -198,10 +198,6 @@ def _cap_json(cap: Cap, limit: int | None) -> dict[str, Any]:
 
 def _cap(found: dict[str, Any]) -> Cap:
     return Cap(found["cap_bytes"], found["cap_why"])
-
-
-def _counted(entries: int) -> str:
-    return f"{entries} entr{'y' if entries == 1 else 'ies'}"
 
 
 # ---- clear, limit ----

@@ -29,6 +29,10 @@ def show_value(value: Any) -> str:
     return str(value).replace("\n", "⏎")
 
 
+def counted(entries: int) -> str:
+    return f"{entries} entr{'y' if entries == 1 else 'ies'}"
+
+
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines of aligned columns; the widest columns lose their beginning until all fit.
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from llm_specdec import memory, registry, settings
+from llm_specdec import cache_limits, memory, registry, settings
 from llm_specdec.choose import GATE_FIRST
-from llm_specdec.cli.output import show_value, table, warn
+from llm_specdec.cli.output import counted, show_value, table, warn
 from llm_specdec.errors import CheckFailed, SpecdecError, UsageError
 from llm_specdec.registry import BROKEN, VETOED, Pairing
 
@@ -292,7 +292,7 @@ def set_command(
 @click.command(name="remove", short_help="Take a pairing out of the registry")
 @click.argument("name")
 def remove_command(name: str) -> None:
-    """Take a pairing and its profiles out of the registry. Model files stay.
+    """Take a pairing, its profiles and its prefix cache away. Model files stay.
 
     \b
     Example:
@@ -303,7 +303,20 @@ def remove_command(name: str) -> None:
         if name not in tables:
             raise registry.unknown_pairing(name, tables)
         del tables[name]
-    click.echo(f"removed {name}; its model files stay where they are", err=True)
+    forgotten = _forget_prompts(name)
+    click.echo(f"removed {name}{forgotten}; its model files stay where they are", err=True)
+
+
+def _forget_prompts(name: str) -> str:
+    """Remove what the prefix cache has on disk for a pairing that is gone, in words: prompts are
+    private, and no other pairing reads them."""
+    try:
+        gone = cache_limits.store(registry.load()).clear(name)
+    except OSError as error:
+        warn(f"its prompts may still be in the prefix cache, which cannot be changed: {error}")
+        return ""
+    freed = memory.gigabytes(sum(held.size for held in gone))
+    return f" and its {counted(len(gone))} in the prefix cache, {freed}" if gone else ""
 
 
 @click.command(name="enable", short_help="Let a pairing draft again")

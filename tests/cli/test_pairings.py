@@ -1,4 +1,5 @@
 import json
+import os
 
 import click
 import pytest
@@ -141,6 +142,47 @@ def test_remove_leaves_no_trace_of_the_pairing(path):
     assert specdec("remove", "q").exit_code == 0
     assert registry.load().pairings == {}
     assert "q" not in path.read_text().split("by hand")[1]
+
+
+@pytest.fixture
+def cached(path):
+    """A prefix cache with two entries of q and one of another pairing."""
+    folder = path.parent / "cache"
+    for pairing, number in (("q", 1), ("q", 2), ("r", 3)):
+        entry = folder / pairing / ("a" * 32) / f"{number}t-0000.safetensors"
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        entry.write_bytes(b"x" * 1_000_000)
+    return folder
+
+
+def test_remove_takes_what_the_prefix_cache_keeps_of_it(path, cached):
+    done = specdec("remove", "q")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == (
+        "removed q and its 2 entries in the prefix cache, 2 MB; "
+        "its model files stay where they are\n"
+    )
+    assert [folder.name for folder in cached.iterdir()] == ["r"]
+    assert registry.load().pairings == {}
+
+
+def test_remove_without_a_prefix_cache_says_nothing_of_it(path):
+    assert specdec("remove", "q").stderr == "removed q; its model files stay where they are\n"
+    assert not (path.parent / "cache").exists()
+
+
+def test_remove_of_one_whose_prefix_cache_cannot_be_read_says_so(path, cached, monkeypatch):
+    def denied(folder):
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(os, "scandir", denied)
+    done = specdec("remove", "q")
+    assert done.exit_code == 0
+    said, removed = done.stderr.splitlines()
+    assert said.startswith("warning: its prompts may still be in the prefix cache")
+    assert f"Permission denied: '{cached}'" in said
+    assert removed == "removed q; its model files stay where they are"
+    assert registry.load().pairings == {}
 
 
 def test_disable_and_enable_leave_the_file_as_it_was(path):
