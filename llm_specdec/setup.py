@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from llm_specdec import __version__, costs, receipts, settings
 from llm_specdec.errors import UsageError
+from llm_specdec.notices import warn
 from llm_specdec.registry import Pairing
 
 if TYPE_CHECKING:
@@ -153,9 +154,12 @@ class Setup:
 
 
 def load(weights: "Weights") -> "Session":
-    """The weights, loaded once a process. Raises CheckpointError, UnsupportedError."""
-    from llm_specdec.engine import session
+    """The weights, loaded once a process. Warns of a BLAS that the user named and that is not
+    used. Raises CheckpointError, UnsupportedError."""
+    from llm_specdec.engine import blas, session
 
+    if why := blas.unused():
+        warn(why)
     return session.load(weights)
 
 

@@ -8,6 +8,7 @@ import llm
 import pytest
 
 from llm_specdec import answer, notices
+from llm_specdec.engine import blas
 from tests import chains
 
 HI = ["<|hi|>", "Hello", " you."]
@@ -59,3 +60,19 @@ def test_a_warning_comes_once_a_process_and_on_stderr(capsys):
         notices.warn("mind the gap")
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "Warning: mind the gap\n")
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or any(map(blas.installed, blas.CUDA_BACKENDS)),
+    reason="only MLX's CPU backend on Linux takes another BLAS",
+)
+def test_a_blas_that_was_named_and_is_not_there_is_a_warning_of_prompts(chain, monkeypatch):
+    monkeypatch.setenv("LLM_SPECDEC_BLAS", "/no/such/file")
+    run = cli("chat", "-m", "chain", stdin=b"hi\nhi again\nexit\n")
+    assert run.returncode == 0 and run.stdout.count(b"Hello you.") == 2
+    said = run.stderr.decode().splitlines()
+    assert len(said) == 1 and said[0].startswith(
+        "Warning: LLM_SPECDEC_BLAS is not used: /no/such/file: cannot open"
+    )
+    assert said[0].endswith("; correct or unset LLM_SPECDEC_BLAS")
+    assert cli("--help", stdin=b"").stderr == b""

@@ -1,6 +1,7 @@
 """`llm specdec doctor`: what is broken or odd in this setup, and the command that mends it."""
 
 import json
+import os
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -109,7 +110,7 @@ def backend() -> Findings:
     from llm_specdec.engine import blas, device
 
     yield Finding("ok", f"device: {device.name()}")
-    found = blas.preload()
+    found, chosen = blas.preload(), os.environ.get(blas.VARIABLE)
     if found and found.name:
         yield Finding("ok", f"BLAS: {found.name}")
     elif found:
@@ -117,7 +118,7 @@ def backend() -> Findings:
             "warning",
             f"BLAS: mlx's own ({found.reason})",
             "verifying several tokens costs as much as decoding them: drafting cannot pay",
-            "llm install 'llm-specdec[cpu]'",
+            f"unset {blas.VARIABLE}" if chosen else "llm install 'llm-specdec[cpu]'",
         )
 
 

@@ -47,7 +47,17 @@ def preload() -> Blas | None:
         if problem is None:
             return Blas(name_of(path), path, "; ".join(failures))
         failures.append(problem)
-    return Blas(None, None, "; ".join([*failures, ADVICE]))
+    advice = f"correct or unset {VARIABLE}" if choice else ADVICE
+    return Blas(None, None, "; ".join([*failures, advice]))
+
+
+def unused() -> str | None:
+    """Why the library that the user named is not used, and what to do; None where it is."""
+    found = preload()
+    named = os.environ.get(VARIABLE, "") not in ("", "off")
+    if named and found and not found.path:
+        return f"{VARIABLE} is not used: {found.reason}"
+    return None
 
 
 def candidates() -> Iterator[str]:

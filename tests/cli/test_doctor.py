@@ -10,6 +10,7 @@ from llm_specdec import anatomy, memory, prefix_store
 from llm_specdec.anatomy import fingerprint
 from llm_specdec.bench import machine, store
 from llm_specdec.cli import specdec
+from llm_specdec.engine import blas
 from tests.checkpoints import LLAMA, write_json, write_model
 
 
@@ -175,3 +176,19 @@ def test_without_a_backend_doctor_says_so_and_goes_on(llm_user):
     assert done.stdout.count("llm-specdec[cpu]") == 1
     assert "logging is on" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("choice", "fix"),
+    [
+        ("", "llm install 'llm-specdec[cpu]'"),
+        ("off", "unset LLM_SPECDEC_BLAS"),
+        ("/no/such/file", "unset LLM_SPECDEC_BLAS"),
+    ],
+)
+def test_a_slow_blas_comes_with_what_mends_it(llm_user, monkeypatch, choice, fix):
+    monkeypatch.setenv("LLM_SPECDEC_BLAS", choice)
+    monkeypatch.setattr(blas, "preload", lambda: blas.Blas(None, None, "as the test says"))
+    [found] = [f for f in findings("warning") if f["what"].startswith("BLAS")]
+    assert found["what"] == "BLAS: mlx's own (as the test says)"
+    assert found["fix"] == fix

@@ -109,6 +109,20 @@ def test_without_any_the_advice_is_given(fresh):
     assert found == blas.Blas(None, None, f"bad: no; {blas.ADVICE}")
 
 
+def test_a_named_library_that_is_not_used_is_said(fresh):
+    fresh.setenv(blas.VARIABLE, "bad")
+    assert blas.unused() == (
+        "LLM_SPECDEC_BLAS is not used: bad: no; correct or unset LLM_SPECDEC_BLAS"
+    )
+
+
+@pytest.mark.parametrize("choice", ["", "off", "good"])
+def test_otherwise_there_is_nothing_to_say(fresh, choice):
+    fresh.setattr(blas, "candidates", lambda: iter(["bad"]))
+    fresh.setenv(blas.VARIABLE, choice)
+    assert blas.unused() is None
+
+
 def test_a_library_without_blas_is_refused():
     c_library = ctypes.util.find_library("c") or "libc.so.6"
     assert "no cblas_sgemm" in (blas.load(c_library) or "")
