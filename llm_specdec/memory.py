@@ -15,6 +15,7 @@ from llm_specdec.anatomy import Anatomy, read
 from llm_specdec.anatomy.fit import target_problems
 from llm_specdec.anatomy.weights import element_bytes
 from llm_specdec.errors import ResourceError, UnsupportedError
+from llm_specdec.sizes import gigabytes
 
 STEP = 256  # tokens; advice is rounded down to it
 
@@ -47,13 +48,6 @@ class Budget:
 
     nbytes: int
     what: str
-
-
-def gigabytes(nbytes: float) -> str:
-    for size, unit in ((1e9, "GB"), (1e6, "MB")):
-        if nbytes >= size:
-            return f"{nbytes / size:.{1 if unit == 'GB' else 0}f} {unit}"
-    return f"{nbytes / 1e3:.0f} KB"
 
 
 def estimate(

@@ -14,11 +14,11 @@ from llm_specdec.cli.logs import database_option, log_path
 from llm_specdec.cli.output import counted, table
 from llm_specdec.cli.pairings import json_option
 from llm_specdec.errors import ResourceError, UsageError
-from llm_specdec.memory import gigabytes
 from llm_specdec.prefix_store import Cap, Contents, Store
 from llm_specdec.receipts import Warm, warm_starts
 from llm_specdec.registry import Registry
 from llm_specdec.settings import Size
+from llm_specdec.sizes import gigabytes
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument

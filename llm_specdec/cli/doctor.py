@@ -15,6 +15,7 @@ from llm_specdec import anatomy, cache_limits, hub, memory, registry, settings
 from llm_specdec.anatomy import Anatomy, fit
 from llm_specdec.errors import CheckFailed, RegistryError, SpecdecError
 from llm_specdec.registry import BUILT_IN, Pairing, Registry
+from llm_specdec.sizes import gigabytes
 
 NEARLY = 0.9  # of the prefix cache's cap
 
@@ -140,8 +141,7 @@ def disk() -> Findings:
     store = cache_limits.store(known)
     held, free = store.contents().nbytes, store.free()
     cap = cache_limits.disk(known, held, free)
-    size = memory.gigabytes
-    said = f"{size(free)} of disk is free; prefix cache: {size(held)}"
+    said = f"{gigabytes(free)} of disk is free; prefix cache: {gigabytes(held)}"
     if cap.nbytes == 0 and not cap.own:
         yield Finding(
             "warning",
@@ -268,7 +268,7 @@ def _space(pairing: Pairing, target: Anatomy, drafter: Anatomy | None) -> Findin
 
     limit = memory.budget()
     most = memory.largest_context(fits, full)
-    size = memory.gigabytes(limit.nbytes)
+    size = gigabytes(limit.nbytes)
     if most == 0:
         yield Finding(
             "broken",

@@ -11,6 +11,7 @@ import click
 
 from llm_specdec import memory
 from llm_specdec.anatomy import KIND_WORDS, Anatomy, fit, read
+from llm_specdec.sizes import gigabytes
 
 CONTEXTS = (4096, 32768)  # tokens; the full context is added
 
@@ -190,7 +191,7 @@ def _described(found: dict[str, Any]) -> list[str]:
         "caches": _caches(found["caches"]),
         "tokenizer": _tokenizer(found["tokenizer"]),
         "context": f"{found['native_context']:,} native" if found["native_context"] else "unknown",
-        "weights": memory.gigabytes(found["weight_bytes"]),
+        "weights": gigabytes(found["weight_bytes"]),
         "KV per token": _kv(found["kv_bytes_per_token"]),
     }
     if found["kind"] == "mtp-sidecar":
@@ -232,7 +233,7 @@ def _head(found: dict[str, Any]) -> str:
         head["layout"],
         f"{head['layers']} layer{'s' * (head['layers'] != 1)}",
         f"{head['tensors']} tensors",
-        f"{memory.gigabytes(head['bytes'])} in {', '.join(head['files'])}",
+        f"{gigabytes(head['bytes'])} in {', '.join(head['files'])}",
     ]
     lacks = f"; lacks {', '.join(head['missing'])}" if head["missing"] else ""
     return ", ".join(parts) + lacks
@@ -268,12 +269,10 @@ def _kv(nbytes: int | None) -> str:
 
 
 def _memory_lines(found: dict[str, Any]) -> list[str]:
-    needs = [
-        f"{need['tokens']:,} tokens {memory.gigabytes(need['bytes'])}" for need in found["needs"]
-    ]
+    needs = [f"{need['tokens']:,} tokens {gigabytes(need['bytes'])}" for need in found["needs"]]
     largest = found["largest_context"]
     word = "all of it fits" if largest == found["context"] else f"up to {largest:,} tokens fit"
-    limit = f"{memory.gigabytes(found['limit_bytes'])} {found['limit']}"
+    limit = f"{gigabytes(found['limit_bytes'])} {found['limit']}"
     return [
         _row("memory", " · ".join(needs)),
         _row("fits", f"{word if largest else 'not even the weights fit'} ({limit})"),

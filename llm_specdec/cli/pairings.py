@@ -11,6 +11,7 @@ from llm_specdec.choose import GATE_FIRST
 from llm_specdec.cli.output import counted, show_value, table, warn
 from llm_specdec.errors import CheckFailed, SpecdecError, UsageError
 from llm_specdec.registry import BROKEN, VETOED, Pairing
+from llm_specdec.sizes import gigabytes
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Everything as JSON")
 deviation_option = click.option(
@@ -142,7 +143,7 @@ def _list_table(pairings: list[Pairing], helpers: set[str]) -> list[str]:
         helper = " (helper)" if p.drafter in helpers else ""
         profiles = (f"{name}{'*' * bool(q.deviations)}" for name, q in p.profiles.items())
         size = weight_bytes(p)
-        weights = memory.gigabytes(size) if size is not None else "–"
+        weights = gigabytes(size) if size is not None else "–"
         row = (p.name + mark, lane, str(p.draft_tokens), weights, p.target, drafter + helper)
         rows.append((*row, " ".join(profiles)))
     return table(rows)
@@ -315,7 +316,7 @@ def _forget_prompts(name: str) -> str:
     except OSError as error:
         warn(f"its prompts may still be in the prefix cache, which cannot be changed: {error}")
         return ""
-    freed = memory.gigabytes(sum(held.size for held in gone))
+    freed = gigabytes(sum(held.size for held in gone))
     return f" and its {counted(len(gone))} in the prefix cache, {freed}" if gone else ""
 
 
