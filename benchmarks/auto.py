@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 
 from benchmarks.efficiency import FOLDERS
-from benchmarks.harness import interleaved, ours, prompts, rate, rendered, smol
+from benchmarks.harness import Engine, interleaved, ours, prompts, rate, rendered, smol
 from llm_specdec.engine.drafters.base import Draw, Proposal
 from llm_specdec.engine.drafters.mtp import MTPDrafter
 from llm_specdec.engine.session import Session, Weights
@@ -40,13 +40,17 @@ def session(lane: str) -> Session:
     return Session(Weights(loaded.weights.target, "mtp"), loaded.target, adversary)
 
 
+def engines(lane: str, lengths: Sequence[int]) -> dict[str, Engine]:
+    """The plain one, one for each length, and `auto`, each with a drafter of its own."""
+    adaptive = session(lane)
+    found = {"none": ours(smol())} | {str(k): ours(session(lane), k) for k in lengths}
+    return found | {"auto": ours(adaptive, "auto", costs=adaptive.costs())}
+
+
 def row(
-    loaded: Session, lengths: Sequence[int], ids: list[int], args: argparse.Namespace
+    engines: dict[str, Engine], ids: list[int], args: argparse.Namespace
 ) -> tuple[list[float], bool]:
     """Rates for each length and `auto`, as multiples of the plain one; whether all texts agree."""
-    engines = {"none": ours(smol())}
-    engines |= {str(k): ours(loaded, k) for k in lengths}
-    engines["auto"] = ours(loaded, "auto", costs=loaded.costs())
     found = interleaved(engines, ids, args.max_tokens, args.runs)
     plain = rate(found["none"])
     texts = {tuple(run.tokens) for runs in found.values() for run in runs}
@@ -66,13 +70,14 @@ def main() -> None:
     print(time.strftime("%Y-%m-%d"), mx.default_device(), "decode rate ÷ plain decode rate")
     heads = "".join(f"{k:>7}" for k in args.lengths)
     print(f"lane       class   {heads}   auto  auto ÷ best  worst  text")
+    tokenizer = smol().tokenizer
     for lane in args.lanes:
-        loaded = session(lane)
+        lane_engines = engines(lane, args.lengths)
         for kind in args.classes:
             rows, equal = [], True
             for prompt in prompts([kind])[: args.prompts]:
-                ids = rendered(loaded.tokenizer, prompt.text)
-                ratios, same = row(loaded, args.lengths, ids, args)
+                ids = rendered(tokenizer, prompt.text)
+                ratios, same = row(lane_engines, ids, args)
                 rows.append(ratios)
                 equal = equal and same
             means = [statistics.fmean(column) for column in zip(*rows, strict=True)]

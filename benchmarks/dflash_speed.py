@@ -15,7 +15,6 @@ import argparse
 import statistics
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import dflash.model_mlx as package
 import mlx.core as mx
@@ -31,9 +30,11 @@ from llm_specdec.engine.request import Tally
 from llm_specdec.engine.session import Session, Weights
 
 
-def package_engine(model: Any, block: int) -> Engine:
+def package_engine(block: int) -> Engine:
+    loaded = harness.smol()
+    model = peer_model("smollm2", loaded.target)[0]  # its own: the package taps it
     draft = load_package_drafter(harness.models() / "drafters" / "dflash2")
-    eos = frozenset(harness.smol().tokenizer.eos_token_ids)
+    eos = frozenset(loaded.tokenizer.eos_token_ids)
 
     def engine(prompt: list[int], max_tokens: int) -> tuple[Iterator[list[int]], Tally | None]:
         answers = package.stream_generate(
@@ -52,7 +53,7 @@ def peer(args: argparse.Namespace) -> None:
         engines = {
             "same": ours(same, block - 1),
             "ours": ours(loaded, block - 1),
-            "package": package_engine(peer_model("smollm2", loaded.target)[0], block),
+            "package": package_engine(block),
         }
         for kind in args.classes:
             ratios, equal = [], True
@@ -101,6 +102,7 @@ def quantised(width: int | None) -> tuple[Session, float]:
     harness.smol()
     before = mx.get_active_memory()
     loaded = session.load(Weights(folder / "smollm2", "dflash", drafter, width, 64))
+    loaded.target.model.update(harness.arrays())
     return loaded, (mx.get_active_memory() - before) / 1e6
 
 

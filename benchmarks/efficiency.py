@@ -65,13 +65,15 @@ def synchronised(loaded: Session, draft_tokens: int, split: list[tuple[float, fl
 
 
 def measured(
-    plain: Session, drafting: Session, k: int, ids: list[int], max_tokens: int, runs: int
+    sessions: Sequence[Session], k: int, ids: list[int], max_tokens: int, runs: int
 ) -> tuple[Row, bool]:
+    """sessions: the plain one, one that drafts, and one that drafts with every round split."""
+    plain, drafting, split_up = sessions
     split: list[tuple[float, float]] = []
     engines = {
         "none": ours(plain),
         "drafting": ours(drafting, k),
-        "synchronised": synchronised(drafting, k, split),
+        "synchronised": synchronised(split_up, k, split),
     }
     found = interleaved(engines, ids, max_tokens, runs)
     step = 1 / rate(found["none"])
@@ -107,15 +109,15 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     args = parser.parse_args()
     folder = FOLDERS.get(args.kind, "smollm2")
-    plain, drafting = smol("none", folder), smol(args.kind, folder)
+    sessions = [smol("none", folder), smol(args.kind, folder), smol(args.kind, folder)]
     print(time.strftime("%Y-%m-%d"), args.kind, "costs in plain steps")
     print("class      k  accepted  verify  draft  ideal  measured  efficiency  text")
     for kind in args.classes:
         for k in args.draft_tokens:
             rows, equal = [], True
             for prompt in prompts([kind])[: args.prompts]:
-                ids = rendered(plain.tokenizer, prompt.text)
-                row, same = measured(plain, drafting, k, ids, args.max_tokens, args.runs)
+                ids = rendered(sessions[0].tokenizer, prompt.text)
+                row, same = measured(sessions, k, ids, args.max_tokens, args.runs)
                 rows.append(row)
                 equal = equal and same
             row = mean(rows)
