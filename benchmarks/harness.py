@@ -14,13 +14,14 @@ import mlx.core as mx
 
 from fixtures.build import build, default_folder
 from llm_specdec.engine import session
+from llm_specdec.engine import target as targets
 from llm_specdec.engine.costs import Costs
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.request import Request, Tally
 from llm_specdec.engine.session import Session, Weights
 from llm_specdec.engine.transforms import Sampling
 
-TURN = 6  # tokens
+TURN = 16  # tokens
 CASES = Path(__file__).parent.parent / "fixtures" / "cases" / "prompts.jsonl"
 
 
@@ -63,18 +64,19 @@ def models() -> Path:
 
 
 def smol(kind: str = "none", folder: str = "smollm2") -> Session:
-    """A session of its own over the one copy of the target's arrays: the same weights elsewhere
-    in memory differ in speed by as much as 4 %."""
+    """A session of its own, so that runs can take turns, over the one copy of the target's
+    arrays: the same weights elsewhere in memory differ in speed by as much as 4 %."""
     names = {"model": "model", "dflash": "dflash2"}
     drafter = models() / "drafters" / names[kind] if kind in names else None
-    loaded = session.load(Weights(models() / folder, kind, drafter))
-    loaded.target.model.update(arrays())
-    return loaded
+    weights = Weights(models() / folder, kind, drafter)
+    target = targets.load(weights.target)
+    target.model.update(arrays())
+    return Session(weights, target, session.load_drafter(weights, target))
 
 
 @functools.cache
 def arrays() -> Any:
-    return session.load(Weights(models() / "smollm2")).target.model.parameters()
+    return targets.load(models() / "smollm2").model.parameters()
 
 
 def rendered(tokenizer: Any, text: str) -> list[int]:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from llm_specdec.engine.session import Session
 
 
+METHOD = 2  # counts up when `engine.measure` begins to mean something else
+
+
 def default_path() -> Path:
     import llm
 
@@ -55,11 +58,12 @@ def costs_for(
 
 
 def _key(loaded: "Session", kv_bits: int | None) -> str:
-    """What the costs depend on: device, mlx, weights, precision."""
+    """What the costs depend on: how they are measured, device, mlx, weights, precision."""
     from llm_specdec.engine import device
 
     weights = loaded.weights
     parts = {
+        "method": METHOD,
         "device": device.name(),
         "mlx": version("mlx"),
         "target": anatomy.fingerprint(weights.target),

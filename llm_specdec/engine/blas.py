@@ -16,6 +16,7 @@ from pathlib import Path
 
 VARIABLE = "LLM_SPECDEC_BLAS"  # "off", or the path of a library
 ADVICE = "install the Python package mkl (x86-64) or your system's OpenBLAS (libopenblas0-pthread)"
+SPINS = "10"  # ms that MKL's threads wait for work, keeping the host off a core: 200 if not told
 CUDA_BACKENDS = ("mlx-cuda-12", "mlx-cuda-13")
 
 
@@ -41,6 +42,7 @@ def preload() -> Blas | None:
         return Blas(None, None, f"turned off by {VARIABLE}")
     if "mlx.core" in sys.modules:
         return Blas(None, None, "mlx was imported first; too late to load another BLAS")
+    os.environ.setdefault("KMP_BLOCKTIME", SPINS)
     failures: list[str] = []
     for path in [choice] if choice else candidates():
         problem = load(path)

@@ -75,14 +75,17 @@ def interpolated(curve: Curve, x: int) -> float:
 def timed(
     passes: Mapping[int, Callable[[], object]],
     repeats: int = REPEATS,
+    before: Callable[[], object] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Curve:
     """Least seconds of each pass, taken in turns so that a slow spell hits all alike; what a
     pass returns is evaluated inside its time. The least, because other work on the machine can
-    only add to it."""
+    only add to it. `before` runs before each pass, outside its time."""
     seconds: dict[int, list[float]] = {x: [] for x in passes}
     for turn in range(repeats + 1):
         for x, run in passes.items():
+            if before:
+                mx.eval(before())
             start = clock()
             mx.eval(run())
             if turn:  # the first turn warms up

@@ -1,11 +1,11 @@
 """Measure what verify passes and drafts cost on this machine, in a few seconds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import mlx.core as mx
 
-from llm_specdec.engine.costs import CONTEXTS, Costs, timed
+from llm_specdec.engine.costs import CONTEXTS, Costs, Curve, timed
 from llm_specdec.engine.drafters.base import Drafter, Hidden
 from llm_specdec.engine.drawing import Drawing
 from llm_specdec.engine.request import Request
@@ -14,8 +14,10 @@ from llm_specdec.engine.taps import Taps
 from llm_specdec.engine.target import Target
 from llm_specdec.engine.transforms import History
 
-WIDTHS = (1, 2, 3, 4, 5, 6, 8, 16)
+WIDTHS = (2, 3, 4, 5, 8, 16)
+FAR_WIDTHS = (2, 4, 16)  # attention to a long context grows evenly with the width
 LENGTHS = (1, 2, 4, 7)
+PLAIN_STEPS = 4  # timed together
 SEED_TOKENS = 16  # really read; the rest of a long context is made by repeating their state
 
 
@@ -30,49 +32,59 @@ def measure(loaded: Loaded, drafts: int, longest: int, kv_bits: int | None = Non
 
     Timings are of this moment: on a busy machine they are worth repeating.
     """
-    contexts = (CONTEXTS[0], min(CONTEXTS[1], max(loaded.target.context - 64, CONTEXTS[0] + 1)))
-    passes = [_passes(loaded, drafts, longest, context, kv_bits) for context in contexts]
-    verify = (timed(passes[0][0]), timed(passes[1][0]))
-    drafter, draft = loaded.drafter, {}
-    if drafter is not None and passes[0][1]:
-        draft[drafter.kind] = (timed(passes[0][1]), timed(passes[1][1]))
-    return Costs(contexts, verify, draft)
-
-
-Passes = dict[int, Callable[[], object]]
+    target, drafter = loaded.target, loaded.drafter
+    contexts = (CONTEXTS[0], min(CONTEXTS[1], max(target.context - 64, CONTEXTS[0] + 1)))
+    verify, draft = [], []
+    for context, widths in zip(contexts, (WIDTHS, FAR_WIDTHS), strict=True):
+        cache = _filled(target, context, kv_bits, longest)
+        widest = [*(width for width in widths if width <= longest), longest + 1]
+        verify.append(_verify_curve(target, cache, context, widest))
+        if drafter is not None and drafter.kind != "lookup":
+            draft.append(_draft_curve(target, drafter, cache, context, drafts))
+    return Costs(
+        contexts,
+        (verify[0], verify[1]),
+        {drafter.kind: (draft[0], draft[1])} if drafter and draft else {},
+    )
 
 
 def _passes(
-    loaded: Loaded, most: int, longest: int, context: int, kv_bits: int | None
-) -> tuple[Passes, Passes]:
-    """Verify passes by width and drafts by length, after `context` tokens."""
-    target, drafter = loaded.target, loaded.drafter
-    cache = _filled(target, context, kv_bits, longest)
+    target: Target, cache: TargetCache, context: int, width: int, n: int = 1
+) -> Callable[[], object]:
+    """`n` passes over `width` tokens, each launched behind the one before."""
+    tokens = mx.arange(width) % target.vocab_size
 
-    def verify(width: int) -> Callable[[], object]:
-        tokens = mx.arange(width) % target.vocab_size
-
-        def run() -> object:
-            logits = target.forward(tokens, cache)
-            found = mx.argmax(logits, axis=-1)
-            mx.eval(found)
+    def run() -> object:
+        found = []
+        for _ in range(n):
+            found.append(mx.argmax(target.forward(tokens, cache), axis=-1))
+            mx.async_eval(found[-1])
             cache.rollback(context)
-            return cache.arrays()  # a recurrent layer's way back is part of the price
+        return found, cache.arrays()  # a recurrent layer's way back is part of the price
 
-        return run
+    return run
 
-    widths = [w for w in WIDTHS if w <= longest + 1]
-    if longest + 1 not in widths:
-        widths.append(longest + 1)
-    drafts: Passes = {}
-    if drafter is not None and drafter.kind != "lookup":
-        drafts = _drafts(target, drafter, cache, most, context)
-    return {width: verify(width) for width in widths}, drafts
+
+def _verify_curve(target: Target, cache: TargetCache, context: int, widths: Sequence[int]) -> Curve:
+    """Seconds by width. Plain steps apart, as they follow each other in a run: a BLAS whose
+    threads still wait for more of a wider pass slows them."""
+    steps = timed({1: _passes(target, cache, context, 1, PLAIN_STEPS)})[1]
+    wider = timed({width: _passes(target, cache, context, width) for width in widths})
+    return {1: steps / PLAIN_STEPS, **wider}
+
+
+def _draft_curve(
+    target: Target, drafter: Drafter, cache: TargetCache, context: int, most: int
+) -> Curve:
+    """Seconds by length, each draft after a pass of the target, which leaves nothing of the
+    drafter in the processor's caches."""
+    drafts = _drafts(target, drafter, cache, most, context)
+    return timed(drafts, before=_passes(target, cache, context, 1))
 
 
 def _drafts(
     target: Target, drafter: Drafter, cache: TargetCache, most: int, context: int
-) -> Passes:
+) -> dict[int, Callable[[], object]]:
     """Each draws a draft and takes in one committed token, as a round does."""
     rows = _hidden_rows(target, drafter, cache, context)
     tokens = [i % SEED_TOKENS for i in range(context + 1)]

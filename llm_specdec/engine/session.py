@@ -193,7 +193,7 @@ def load(weights: Weights) -> Session:
     if weights not in _loaded:
         device.wire()
         target = _target(weights.target)
-        _loaded[weights] = Session(weights, target, _drafter(weights, target))
+        _loaded[weights] = Session(weights, target, load_drafter(weights, target))
     return _loaded[weights]
 
 
@@ -203,7 +203,8 @@ def _target(folder: Path) -> Target:
     return targets.load(folder)
 
 
-def _drafter(weights: Weights, target: Target) -> Drafter | None:
+def load_drafter(weights: Weights, target: Target) -> Drafter | None:
+    """A drafter for one run at a time; raises as `load` does."""
     if weights.kind == "lookup":
         return LookupDrafter()
     if weights.kind == "mtp":

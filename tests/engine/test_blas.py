@@ -14,7 +14,7 @@ from llm_specdec.engine import blas
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux needs another BLAS")
 
 PROBE = """
-import json, sys
+import json, os, sys
 {first}
 from llm_specdec.engine import blas
 import mlx.core as mx
@@ -23,14 +23,14 @@ assert mx.all(ones @ ones == 64).item()
 with open("/proc/self/maps") as maps:
     mapped = {{line.split()[-1] for line in maps if ".so" in line}}
 found = blas.preload()
-print(json.dumps(dict(vars(found), mapped=sorted(mapped))))
+print(json.dumps(dict(vars(found), mapped=sorted(mapped), spins=os.environ.get("KMP_BLOCKTIME"))))
 """
 
 
-def probe(choice="", first=""):
+def probe(choice="", first="", **more):
     run = subprocess.run(
         [sys.executable, "-c", PROBE.format(first=first)],
-        env={**os.environ, "LLM_SPECDEC_BLAS": choice, "PYTHONPATH": ":".join(sys.path)},
+        env={**os.environ, "LLM_SPECDEC_BLAS": choice, "PYTHONPATH": ":".join(sys.path), **more},
         capture_output=True,
         text=True,
         check=True,
@@ -49,6 +49,13 @@ def test_mlx_multiplies_with_mkl_where_it_is_installed():
     found = probe()
     assert (found["name"], found["reason"]) == ("mkl", "")
     assert uses(found, "libmkl_core"), "mkl loads its kernels at the first product"
+
+
+@linux
+def test_the_threads_of_mkl_spin_briefly_unless_the_user_says_otherwise(monkeypatch):
+    monkeypatch.delenv("KMP_BLOCKTIME", raising=False)
+    assert probe()["spins"] == "10"
+    assert probe(KMP_BLOCKTIME="200")["spins"] == "200"
 
 
 @linux
