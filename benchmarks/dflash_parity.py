@@ -126,7 +126,7 @@ def our_rounds(
     cache = TargetCache(target.model, max_draft=block)
     request = Request(prompt, max_tokens + block, eos)
     run = Run(target, cache, noting, Fixed(block - 1), request, Meter())
-    kept = list(run.tokens())
+    kept = [tokens for tokens in run.tokens() if tokens]
     return within(max_tokens, noting.drafts, kept[1:])
 
 
