@@ -32,8 +32,8 @@ def observe(module: Module, observer: Observer) -> Callable[[], None]:
 
     Any number of observers may watch a module, and come off in any order.
     """
-    cls = type(module)
-    if not issubclass(cls, _Observed):
+    cls = class_of(module)
+    if type(module) is cls:
         module.__class__ = _observed_class(cls)
     observers: list[Observer] = type(module).observers  # type: ignore[attr-defined]
     observers.append(observer)
@@ -41,10 +41,16 @@ def observe(module: Module, observer: Observer) -> Callable[[], None]:
     def remove() -> None:
         if observer in observers:
             observers.remove(observer)
-        if not observers and issubclass(type(module), _Observed):
-            module.__class__ = type(module).__mro__[1]
+        if not observers:
+            module.__class__ = class_of(module)
 
     return remove
+
+
+def class_of(module: Module) -> type[Any]:
+    """The module's own class, whether it is observed or not."""
+    cls: type[Any] = type(module)
+    return cls.__mro__[1] if issubclass(cls, _Observed) else cls
 
 
 def _observed_class(cls: type[Module]) -> type[Module]:

@@ -13,7 +13,7 @@ from mlx.nn.layers.base import Module
 from mlx_lm.utils import _get_classes, load_config, load_model, load_tokenizer
 
 from llm_specdec.anatomy import files, heads
-from llm_specdec.engine import thin
+from llm_specdec.engine import ahead, thin
 from llm_specdec.engine.rollback import TargetCache
 from llm_specdec.engine.taps import evaluate, modules_of, trunk
 from llm_specdec.errors import CheckpointError, UnsupportedError
@@ -120,6 +120,7 @@ def load(folder: Path) -> Target:
         why = textwrap.shorten(str(error), 300, placeholder=" …")
         raise UnsupportedError(f"mlx-lm cannot load {folder}: {why}") from error
     thin.rearrange(model)
+    ahead.launch_layers(model)
     evaluate(model)
     return Target(model, config, folder)
 

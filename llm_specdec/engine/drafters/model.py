@@ -52,6 +52,7 @@ class ModelDrafter:
             logits = self._model.forward(tokens, self._cache)
             drafted.append(draw.one(self._fitted(logits[-1]), drafted))
             tokens = drafted[-1][None]
+            mx.async_eval(tokens)  # the device reads it while the host builds the next pass
         return draw.proposal(mx.stack(drafted))
 
     def state(self) -> list[mx.array]:

@@ -10,7 +10,7 @@ from mlx.nn.layers.normalization import RMSNorm
 from mlx_lm.models.base import create_attention_mask
 from mlx_lm.models.cache import CacheList, KVCache, make_prompt_cache
 
-from llm_specdec.engine.taps import decoder_layers
+from llm_specdec.engine.taps import class_of, decoder_layers
 from llm_specdec.errors import UnsupportedError
 
 
@@ -69,7 +69,7 @@ def build(model: Module, hidden_first: bool) -> Head:
             f"{model.model_type}: its layers keep more than keys and values, which no prediction "
             "head here does; use --drafter lookup"
         )
-    kind = type(model.layers[index])
+    kind = class_of(model.layers[index])
     given: dict[str, Any] = {}
     for name in list(inspect.signature(kind).parameters)[1:]:
         if name in ("layer_idx", "idx", "index", "layer_index"):
