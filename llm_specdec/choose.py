@@ -5,7 +5,7 @@ from pathlib import Path
 
 from llm_specdec import anatomy, hub
 from llm_specdec.anatomy import Anatomy, fit
-from llm_specdec.errors import CheckpointError, PairingError, UnsupportedError
+from llm_specdec.errors import PairingError, SpecdecError, UnsupportedError
 from llm_specdec.registry import BUILT_IN, Pairing, Registry
 
 GATE_FIRST = "a drafter beside the target's own head must pass its gate first"
@@ -57,12 +57,12 @@ def _automatic(choice: Choice, target: Anatomy, found: Registry) -> Choice:
     lane = fit.recommend(target)
     if lane.kind == "mtp":
         return replace(choice, drafter="mtp", kind="mtp", why=lane.reason)
-    known = _registered(found, choice.target)
-    if known:
+    why = lane.reason
+    for known in _registered(found, choice.target):
         try:
             taken = _external(choice, target, known.drafter, force=False)
-        except (CheckpointError, PairingError) as error:
-            lane = replace(lane, reason=f"{lane.reason}; pairing {known.name}'s: {error}")
+        except SpecdecError as error:  # whatever it is: auto never fails for a drafter
+            why += f"; pairing {known.name}'s: {error}"
         else:
             return replace(
                 taken,
@@ -70,15 +70,16 @@ def _automatic(choice: Choice, target: Anatomy, found: Registry) -> Choice:
                 bits=known.drafter_bits,
                 group_size=known.drafter_group_size,
             )
-    return replace(choice, drafter="lookup", kind="lookup", why=lane.reason)
+    return replace(choice, drafter="lookup", kind="lookup", why=why)
 
 
-def _registered(found: Registry, target: str) -> Pairing | None:
-    """A pairing of the same target with a drafter of its own that was not gated off."""
-    for pairing in found.pairings.values():
-        if pairing.target == target and pairing.drafter not in BUILT_IN and pairing.enabled:
-            return pairing
-    return None
+def _registered(found: Registry, target: str) -> list[Pairing]:
+    """Pairings of the same target with a drafter of their own that were not gated off."""
+    return [
+        pairing
+        for pairing in found.pairings.values()
+        if pairing.target == target and pairing.drafter not in BUILT_IN and pairing.enabled
+    ]
 
 
 def _own_head(choice: Choice, target: Anatomy) -> Choice:

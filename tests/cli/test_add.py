@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pytest
 from click.testing import CliRunner
@@ -65,6 +66,25 @@ def test_auto_takes_the_drafter_registered_for_the_same_target(models):
     specdec("add", "a", "--target", models / "plain", "--drafter", models / "small")
     assert "the drafter of pairing a" in specdec("add", "b", "--target", models / "plain").stdout
     assert registry.load().pairing("b").drafter == str(models / "small")
+
+
+@pytest.mark.parametrize("gone", ["small", "small/config.json"])
+def test_auto_goes_on_without_a_registered_drafter_that_is_gone_or_broken(models, gone):
+    specdec("add", "a", "--target", models / "plain", "--drafter", models / "small")
+    path = models / gone
+    shutil.rmtree(path) if path.is_dir() else path.write_text("{")
+    result = specdec("add", "b", "--target", models / "plain")
+    assert result.exit_code == 0, result.output
+    assert "pairing a's: " in result.stdout
+    assert registry.load().pairing("b").kind == "lookup"
+
+
+def test_auto_tries_every_registered_drafter(models):
+    write_model(models / "other", shapes=trunk(1), num_hidden_layers=1)
+    for name, drafter in (("a", "small"), ("b", "other")):
+        specdec("add", name, "--target", models / "plain", "--drafter", models / drafter)
+    shutil.rmtree(models / "small")
+    assert "the drafter of pairing b" in specdec("add", "c", "--target", models / "plain").stdout
 
 
 def test_a_relative_path_is_stored_whole(models, monkeypatch):
