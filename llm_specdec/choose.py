@@ -23,6 +23,7 @@ class Choice:
     disabled_reason: str = ""
     bits: int | None = None
     group_size: int | None = None
+    stored_bits: int | None = None  # of a drafter that is stored quantised
     warnings: list[str] = field(default_factory=list)
 
 
@@ -117,5 +118,6 @@ def _external(choice: Choice, target: Anatomy, drafter: str, force: bool) -> Cho
         why="it fits the target",
         fingerprints={**choice.fingerprints, "drafter": anatomy.fingerprint(folder)},
         disabled_reason=GATE_FIRST if objection else "",
+        stored_bits=read.quantisation.bits if read.quantisation else None,
         warnings=fit.warnings(target, read),
     )

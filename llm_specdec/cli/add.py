@@ -80,8 +80,8 @@ def add_command(
     check_names(found, name, aliases, replacing=force)
     tokens = settings.parse("draft_tokens", draft_tokens) if draft_tokens else None
     chosen = choose(found, target, drafter, force=force)
-    if drafter_bits and chosen.kind in ("lookup", "none"):
-        raise UsageError(f"--drafter-bits needs a drafter with weights, and {chosen.kind} has none")
+    if drafter_bits:
+        check_bits(chosen)
     bits = int(drafter_bits) if drafter_bits else chosen.bits
     if drafter_group_size and not bits:
         raise UsageError("--drafter-group-size needs --drafter-bits")
@@ -104,6 +104,19 @@ def add_command(
     with registry.edit() as document:
         put(document, pairing, tokens, stored.dump(card, taken=taken) if card else {})
     report(registry.load().pairing(name), chosen, card, as_json)
+
+
+def check_bits(chosen: Choice) -> None:
+    """Raises UsageError where there is nothing that --drafter-bits could quantise."""
+    if chosen.kind in ("lookup", "none"):
+        raise UsageError(f"--drafter-bits needs a drafter with weights, and {chosen.kind} has none")
+    if chosen.kind == "mtp":
+        raise UsageError("the target's own head loads as it is stored: leave --drafter-bits out")
+    if chosen.stored_bits:
+        raise UsageError(
+            f"{chosen.drafter} is stored in {chosen.stored_bits} bits already: "
+            "leave --drafter-bits out, or take its 16-bit build"
+        )
 
 
 def head_findings(chosen: Choice) -> dict[str, Any]:

@@ -209,13 +209,13 @@ def load_drafter(weights: Weights, target: Target) -> Drafter | None:
         return LookupDrafter()
     if weights.kind == "mtp":
         return load_head(weights.target, target, weights.reads)
+    bits, group = weights.drafter_bits, weights.drafter_group_size or 64
     if weights.kind == "model":
         assert weights.drafter is not None
-        return ModelDrafter(targets.load(weights.drafter), target.vocab_size)
+        return ModelDrafter(targets.load(weights.drafter, bits, group), target.vocab_size)
     if weights.kind == "dflash":
         assert weights.drafter is not None
-        bits, group = weights.drafter_bits, weights.drafter_group_size
-        return dflash.load(weights.drafter, target, bits, group or 64, shortlist=True)
+        return dflash.load(weights.drafter, target, bits, group, shortlist=True)
     return None
 
 

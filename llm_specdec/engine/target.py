@@ -10,6 +10,7 @@ from typing import Any
 
 import mlx.core as mx
 from mlx.nn.layers.base import Module
+from mlx.nn.layers.quantized import quantize
 from mlx_lm.utils import _get_classes, load_config, load_model, load_tokenizer
 
 from llm_specdec.anatomy import files, heads
@@ -106,8 +107,8 @@ class Target:
         return found[0] if found else self._embedding
 
 
-def load(folder: Path) -> Target:
-    """Load weights into memory.
+def load(folder: Path, bits: int | None = None, group_size: int = 64) -> Target:
+    """Load weights into memory; with `bits` the matrices are quantised, as for a drafter.
 
     Raises: CheckpointError, UnsupportedError (no such architecture in mlx-lm).
     """
@@ -119,10 +120,21 @@ def load(folder: Path) -> Target:
         # It may list every tensor it does not know.
         why = textwrap.shorten(str(error), 300, placeholder=" …")
         raise UnsupportedError(f"mlx-lm cannot load {folder}: {why}") from error
+    if bits:
+        _quantise(model, bits, group_size)
     thin.rearrange(model)
     ahead.launch_layers(model)
     evaluate(model)
     return Target(model, config, folder)
+
+
+def _quantise(model: Module, bits: int, group_size: int) -> None:
+    """The matrices that mlx can store so; one that is stored quantised stays as it is."""
+
+    def fits(_: str, module: Module) -> bool:
+        return hasattr(module, "to_quantized") and module["weight"].shape[-1] % group_size == 0
+
+    quantize(model, group_size, bits, class_predicate=fits)
 
 
 def _head_tensors(folder: Path) -> frozenset[str]:

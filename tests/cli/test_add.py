@@ -7,7 +7,7 @@ from llm.cli import cli
 
 from llm_specdec import registry
 from tests import heads, zoo
-from tests.checkpoints import qwen_head, tokenizer_json, trunk, write_model
+from tests.checkpoints import quantise, qwen_head, tokenizer_json, trunk, write_model
 from tests.engine.drafters import dflash_checkpoints
 
 
@@ -125,6 +125,27 @@ def test_what_does_not_fit_is_one_line_and_nothing_is_written(models, target, dr
     result = specdec("add", "q", "--target", models / target, "--drafter", drafter)
     refused(result, words)
     assert not registry.default_path().exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "drafter", "words"),
+    [
+        ("plain", "lookup", "lookup has none"),
+        ("head", "mtp", "as it is stored"),
+        ("plain", "packed", "stored in 4 bits already"),
+    ],
+)
+def test_bits_for_what_cannot_be_quantised_are_refused(models, target, drafter, words):
+    write_model(
+        models / "packed",
+        shapes=quantise(trunk()),
+        quantization={"bits": 4, "group_size": 32},
+    )
+    drafter = models / drafter if drafter == "packed" else drafter
+    result = specdec(
+        "add", "q", "--target", models / target, "--drafter", drafter, "--drafter-bits", 4
+    )
+    assert refused(result, words, exit_code=2)
 
 
 @pytest.mark.parametrize(

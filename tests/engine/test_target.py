@@ -3,7 +3,10 @@ import threading
 import mlx.core as mx
 import pytest
 
+from llm_specdec.engine import session
 from llm_specdec.engine import target as targets
+from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import TargetCache
 from tests import zoo
 
