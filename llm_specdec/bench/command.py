@@ -38,8 +38,8 @@ def bench(model: str, options: Mapping[str, Any], tell: Callable[[str], None]) -
         conditions=_conditions(configs, found, options),
     )
     result = perform(plan, engine, store, Progress(tell, plan.steps))
-    if options["against"] == "none":
-        _apply(pairing, result)
+    if options["against"] == "none" and (concerned := _concerned(known, pairing, result)):
+        _apply(concerned, result)
     return result
 
 
@@ -63,9 +63,15 @@ def _configs(known: Registry, model: str, options: Mapping[str, Any]) -> list[Co
         raise UsageError(
             f"{other.name} and {pairing.name} have different targets: one change per bench"
         )
-    if options["against"] == model:
+    if (other.name, other_profile) == (pairing.name, profile):
         raise UsageError(f"{model} against itself shows nothing: name another with --against")
-    return [sessions.config(options["against"], other, other_profile), own]
+    baseline = sessions.config(options["against"], other, other_profile)
+    if len(changes := sessions.changes(baseline, own)) > 1:
+        raise UsageError(
+            f"{baseline.name} and {own.name} differ in {' and '.join(changes)}: "
+            "one change per bench"
+        )
+    return [baseline, own]
 
 
 def _sharing(known: Registry, pairing: Pairing) -> list[Pairing]:
@@ -164,6 +170,19 @@ def _model(name: str) -> dict[str, Any]:
         "group_size": packed.group_size if packed else None,
         "fingerprint": fingerprint(folder),
     }
+
+
+def _concerned(known: Registry, pairing: Pairing, result: Mapping[str, Any]) -> Pairing | None:
+    """Whom the verdict is about: the pairing; of a broken lane the one whose drafter it is."""
+    broken = [
+        row["config"].partition(":")[0]
+        for case in result["cases"]
+        for row in case["configs"]
+        if row["parity"] and row["parity"]["status"] == "broken"
+    ]
+    if result["mode"] != "lanes" or not broken or broken[0] == pairing.kind:
+        return pairing
+    return known.pairings.get(broken[0])
 
 
 def _apply(pairing: Pairing, result: Mapping[str, Any]) -> None:

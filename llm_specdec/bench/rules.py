@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 GATE = 15.0  # percent of median decode gain a drafter must show
+INTERRUPTED = "the bench was interrupted"  # why it decides nothing
 
 # A greedy difference is a tie where the target's two best logits are this close: about four
 # steps of a half-precision format at logits of 16 to 32; for float32 what sums in another
@@ -193,7 +194,7 @@ def _decide(
     if "broken" in statuses:
         return {"status": "broken", "reasons": ["greedy output differs from the target's own"]}
     if partial:
-        return {"status": "undecided", "reasons": ["the bench was interrupted"]}
+        return {"status": "undecided", "reasons": [INTERRUPTED]}
     if not gains or any(row["gain_pct"] is None for row in gains):
         return {"status": "undecided", "reasons": ["no decode rate to compare"]}
     below = [

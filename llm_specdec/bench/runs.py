@@ -149,7 +149,9 @@ def _verdict(plan: Plan, found: Mapping[str, Any], partial: bool) -> dict[str, A
         gains = rules.gains_of(found["cases"], plan.configs[-1])
         doubts = rules.doubts_of(found["cases"], plan.configs[-1])
         return rules.verdict(gains, statuses, plan.asked.gate_pct, partial, doubts)
-    if plan.asked.mode == "lanes" and not partial:
+    if partial:
+        return {"status": "undecided", "reasons": [rules.INTERRUPTED]}
+    if plan.asked.mode == "lanes":
         return rules.best(found["cases"], plan.configs)
     return {"status": "undecided", "reasons": ["warm runs decide nothing"]}
 

@@ -18,6 +18,7 @@ LENGTHS = (1, 2, 4, 8, "auto")  # draft lengths that `--lanes` tries
 GREEDY = {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
 PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty", "penalty_scope",
              "logit_bias")  # fmt: skip
+DRAFTER = ("kind", "drafter", "drafter_bits", "drafter_group_size")  # of a pairing
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,18 @@ def config(name: str, pairing: Pairing, profile: str | None, **options: Any) -> 
 def alone(pairing: Pairing, profile: str | None) -> Config:
     """The pairing's target without its drafter: the baseline `none`."""
     return config("none", pairing, profile, draft=False)
+
+
+def changes(a: Config, b: Config) -> list[str]:
+    """What differs between two configurations of one target: the drafter, which brings its
+    draft length, and each setting that a bench's runs go by."""
+    names = [*GREEDY, *PENALTIES, "kv_bits"]
+    one, two = a.setup.pairing, b.setup.pairing
+    drafters = any(getattr(one, name) != getattr(two, name) for name in DRAFTER)
+    if not drafters:
+        names.append("draft_tokens")
+    differing = [name for name in names if a.setup.values[name] != b.setup.values[name]]
+    return ["drafter"] * drafters + differing
 
 
 def lanes(pairings: Sequence[Pairing], profile: str | None) -> list[Config]:

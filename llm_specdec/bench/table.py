@@ -30,8 +30,7 @@ def conditions(bench: Row) -> list[tuple[str, str]]:
                    f"{state['memory_pressure'] or 'unknown'}"),
         ("power", state["power"] or "unknown"),
         ("versions", ", ".join(f"{name} {number}" for name, number in versions.items())),
-        ("runs", f"{found['runs']} a configuration, interleaved, concurrency 1, streaming on, "
-                 f"at most {found['max_tokens']} new tokens"),
+        ("rules", rules(bench)),
     ]  # fmt: skip
     rows += [
         (role, f"{model['name']}, fingerprint {model['fingerprint'][:12]}")
@@ -42,6 +41,15 @@ def conditions(bench: Row) -> list[tuple[str, str]]:
         for number, p in enumerate(state["large_processes"], 1)
     ]
     return rows
+
+
+def rules(bench: Row) -> str:
+    """How it ran, in one line."""
+    found = bench["conditions"]
+    return (
+        f"{found['runs']} run{'s' * (found['runs'] != 1)} each, interleaved, concurrency 1, "
+        f"streaming, at most {found['max_tokens']} new tokens"
+    )
 
 
 def verdict(bench: Row) -> str:
@@ -127,6 +135,7 @@ def title(bench: Row) -> str:
 
 def _text(bench: Row) -> Iterator[str]:
     yield title(bench)
+    yield rules(bench)
     for case in bench["cases"]:
         yield ""
         yield f"{case['text']}, {case['prompt_tokens']} prompt tokens"

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +169,7 @@ def _check_options(options: dict[str, Any]) -> None:
         raise UsageError("--prompt-file brings its own prompts: leave --context and --class out")
     if options["lanes"] and (options["warm"] or options["against"] != "none"):
         raise UsageError("--lanes compares with the target alone, cold: leave the others out")
-    if not options["gate"] >= 0:
+    if not 0 <= options["gate"] < math.inf:
         raise UsageError("--gate is a percentage of 0 or more")
     _check_report(options["report"])
 

@@ -102,6 +102,13 @@ def test_lanes_name_the_lane_to_use(store):
     assert verdict["config"] == "none"
 
 
+@pytest.mark.parametrize("mode", ["cold", "lanes", "warm"])
+def test_an_interrupted_bench_of_any_kind_says_so(store, mode):
+    found = bench(store, Scripted(SEED, interrupt_after=1), mode=mode)
+    assert found["verdict"]["status"] == "undecided"
+    assert found["verdict"]["reasons"] == ["the bench was interrupted"]
+
+
 def test_progress_tells_the_time_left_by_the_steps_so_far():
     ticks = itertools.count(0, 30)
     made, told = progress(4, lambda: next(ticks))

@@ -33,6 +33,23 @@ def test_lanes_share_the_settings_of_the_first_pairing():
     assert (last.kind, last.drafter, last.drafter_bits) == ("dflash", "b/drafter", 4)
 
 
+@pytest.mark.parametrize(
+    ("other", "options", "changed"),
+    [
+        ({}, {}, []),
+        ({}, {"draft_tokens": 4}, ["draft_tokens"]),
+        ({"drafter": "b/drafter"}, {"draft_tokens": 4}, ["drafter"]),
+        ({"drafter_bits": 4}, {"temperature": 1.0, "kv_bits": 8}, ["drafter", "temperature",
+                                                                  "kv_bits"]),
+        ({}, {"seed": 3, "stop": ["x"]}, []),  # a bench has its own, and none
+    ],
+)  # fmt: skip
+def test_changes_name_the_drafter_and_the_settings_that_a_bench_goes_by(other, options, changed):
+    one = sessions.config("p", PAIRING, None)
+    two = sessions.config("q", dataclasses.replace(PAIRING, **other), None, **options)
+    assert sessions.changes(one, two) == changed
+
+
 @pytest.mark.real
 def test_a_bench_run_of_the_demo_model_is_a_whole_receipt(smollm2):
     pairing = Pairing("small", str(smollm2 / "smollm2"), str(smollm2 / "drafters/model"), "model")

@@ -23,6 +23,8 @@ def test_the_table_lists_every_run_beside_mean_and_median(found):
     assert "decode      [35.8, 40.6, 39.7] mean 38.7, median 39.7 tok/s" in text
     assert "gain        +134.9% (means +131.7%, runs +108.1% to +153.8%)" in text
     assert text.endswith("adopted: +134.9% at 2150 tokens; the gate is 15%")
+    rules = "3 runs each, interleaved, concurrency 1, streaming, at most 512 new tokens"
+    assert text.startswith(f"qwen against none\n{rules}\n\n")
 
 
 def test_the_table_keeps_to_80_columns(found):

@@ -19,7 +19,7 @@ BAD = {"none": [16.9, 16.0, 17.2], "qwen": [12.0, 12.5, 13.0]}
 def user(llm_user):
     with registry.edit() as document:
         document["pairings"] = {
-            "qwen": {"target": TARGET, "drafter": "a/drafter", "kind": "dflash"},
+            "qwen": {"target": TARGET, "drafter": "a/drafter", "kind": "dflash", "aliases": ["q"]},
             "plain": {"target": TARGET, "profiles": {"warm": {"temperature": 0.5}}},
             "other": {"target": OTHER},
         }
@@ -109,7 +109,7 @@ def test_a_pairing_without_a_drafter_has_nothing_to_gate(user, engine):
 def test_the_gate_can_be_set(user, engine):
     assert run(engine, GOOD, "--gate", "200").exit_code == 1
     assert run(engine, BAD, "--gate", "0").exit_code == 1
-    for absurd in ("-1", "nan"):
+    for absurd in ("-1", "nan", "inf", "1e999"):
         assert run(engine, GOOD, "--gate", absurd).exit_code == 2
 
 
@@ -169,8 +169,8 @@ def test_a_page_is_written(user, engine, tmp_path):
 
 
 def test_against_another_pairing_of_the_same_target_disables_nothing(user, engine):
-    engine.rates = {"plain/warm": [16.9] * 3, "qwen": [12.0] * 3}
-    result = bench("qwen", "--class", "code", "--against", "plain/warm")
+    engine.rates = {"plain": [16.9] * 3, "qwen": [12.0] * 3}
+    result = bench("qwen", "--class", "code", "--against", "plain")
     assert result.exit_code == 1
     assert registry.load().pairing("qwen").enabled
 
@@ -190,6 +190,19 @@ def test_lanes_try_every_drafter_of_the_target_at_every_length(user, engine, mon
     assert registry.load().pairing("qwen").enabled
 
 
+@pytest.mark.parametrize(("lane", "off"), [("lookup:2", []), ("second:2", ["second"])])
+def test_a_broken_lane_disables_the_pairing_whose_drafter_it_is(
+    user, engine, monkeypatch, lane, off
+):
+    with registry.edit() as document:
+        document["pairings"]["second"] = {"target": TARGET, "drafter": "b/d", "kind": "model"}
+    monkeypatch.setattr(command, "has_head", lambda pairing: False)
+    engine.outputs, engine.gaps = {lane: [9]}, 1.0
+    assert bench("qwen", "--lanes", "--class", "code").exit_code == 1
+    found = registry.load().pairings.values()
+    assert [pairing.name for pairing in found if not pairing.enabled] == off
+
+
 def test_a_prompt_file_brings_its_own_cases(user, engine, tmp_path):
     prompts = tmp_path / "mine.jsonl"
     prompts.write_text('{"id": "a", "prompt": "one two three"}\n{"id": "b", "prompt": "four"}')
@@ -204,6 +217,8 @@ def test_a_prompt_file_brings_its_own_cases(user, engine, tmp_path):
         (["nobody"], "no pairing 'nobody'"),
         (["qwen", "--against", "other"], "different targets"),
         (["qwen", "--against", "qwen"], "against itself"),
+        (["qwen", "--against", "q"], "against itself"),
+        (["qwen", "--against", "plain/warm"], "differ in drafter and temperature: one change"),
         (["qwen", "--runs", "0"], "--runs"),
         (["qwen", "--max-tokens", "1"], "--max-tokens"),
         (["qwen", "--context", "5"], "holds no question"),
