@@ -50,7 +50,7 @@ class Answer:
         self.model_id, self.prompt, self.response = model_id, prompt, response
         options = prompt.options.model_dump(exclude_none=True)
         stored, given = told_apart(model_id, options)
-        self.resolution = settings.resolve(pairing, profile, stored, given)
+        self.resolution = settings.resolve(pairing, profile, stored, given, model_id)
         self.setup = Setup(pairing, profile, self.resolution)
         self.values = self.setup.values
         schema: Any = prompt.schema  # llm has made a dict of a class

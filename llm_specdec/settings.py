@@ -351,18 +351,20 @@ def resolve(
     profile: str | None = None,
     stored: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
+    model_id: str | None = None,
 ) -> Resolution:
     """What every setting is for one model id, and why.
 
     `stored` are llm's own stored options (texts), `options` those of one call (texts or typed;
-    None is unset). Raises UsageError where one of these is not a value of its setting, and
-    RegistryError where the stored card cannot be read.
+    None is unset). `model_id` is the one asked for: the bare name has its default profile, and
+    stored options of its own. Raises UsageError where one of these is not a value of its setting,
+    and RegistryError where the stored card cannot be read.
     """
-    model_id = f"{pairing.name}/{profile}" if profile else pairing.name
+    model_id = model_id or (f"{pairing.name}/{profile}" if profile else pairing.name)
     above: list[Layer] = [
         _own(pairing, "pairing", ("settings",), pairing.settings),
         _own(pairing, "profile", ("profiles", profile or ""), _profile(pairing, profile)),
-        _given(stored or {}, "stored option", f"llm models options set {model_id}"),
+        _stored(stored or {}, model_id),
         _given(options or {}, "-o", "-o"),
     ]
     if not pairing.card:
@@ -394,6 +396,18 @@ def _own(
     return {
         name: Value(value, layer, pairing.where(*table, name)) for name, value in settings.items()
     }
+
+
+def _stored(stored: Mapping[str, Any], model_id: str) -> Layer:
+    """llm stores any text as an option's value: what is wrong comes up only here."""
+    layer: dict[str, Value] = {}
+    for name, value in stored.items():
+        try:
+            layer |= _given({name: value}, "stored option", f"llm models options set {model_id}")
+        except UsageError as error:
+            mend = f"llm models options clear {model_id} {name}"
+            raise UsageError(f"{error}; it is a stored option: {mend}") from None
+    return layer
 
 
 def _given(given: Mapping[str, Any], layer: str, command: str) -> Layer:

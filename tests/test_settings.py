@@ -158,6 +158,15 @@ def test_a_wrong_stored_option_is_refused():
         resolve(Pairing("q", "t"), stored={"top_p": "7"})
 
 
+def test_stored_options_are_those_of_the_id_asked_for():
+    pairing = Pairing("q", "t", profiles={"default": Profile({"top_k": 3})})
+    for model_id in ("q", "q/default"):
+        found = resolve(pairing, "default", {"top_p": "0.7"}, model_id=model_id)
+        assert found.settings["top_p"].source == f"llm models options set {model_id} top_p"
+        with pytest.raises(UsageError, match=f"llm models options clear {model_id} top_p$"):
+            resolve(pairing, "default", {"top_p": "7"}, model_id=model_id)
+
+
 def test_a_deviation_counts_only_while_its_value_is_in_effect():
     pairing = Pairing("q", "t", profiles={"p": Profile({"top_p": 0.9}, {"top_p": "mine"})})
     assert resolve(pairing, "p").deviations == [

@@ -287,31 +287,32 @@ def _space(pairing: Pairing, target: Anatomy, drafter: Anatomy | None) -> Findin
 
 def shadowed() -> Findings:
     """Values that were set and do not count, because a higher layer says otherwise."""
-    from llm.cli import get_model_options
-
     found = _registry()
     for model_id, (pairing, profile) in (found.ids() if found else {}).items():
-        stored = get_model_options(model_id)
-        resolution = settings.resolve(pairing, profile, stored)
-        hidden = [
-            name
-            for name, top in resolution.settings.items()
-            if top.layer == "profile" and any(v.layer == "pairing" for v in top.shadowed)
-        ]
-        if hidden:
+        yield from examine(partial(_shadows, model_id, pairing, profile))
+
+
+def _shadows(model_id: str, pairing: Pairing, profile: str | None) -> Findings:
+    from llm.cli import get_model_options
+
+    resolution = settings.resolve(pairing, profile, get_model_options(model_id), model_id=model_id)
+    hidden = [
+        name
+        for name, top in resolution.settings.items()
+        if top.layer == "profile" and any(v.layer == "pairing" for v in top.shadowed)
+    ]
+    if hidden:
+        yield Finding("ok", f"{model_id}: the profile's {', '.join(hidden)} shadow the pairing's")
+    for name, top in resolution.settings.items():
+        lost = [v for v in top.shadowed if v.layer != settings.LAYERS[0]]
+        if top.layer == "stored option" and lost and lost[0].value != top.value:
             yield Finding(
-                "ok", f"{model_id}: the profile's {', '.join(hidden)} shadow the pairing's"
+                "warning",
+                f"{model_id}: stored option {name} = {top.value} shadows "
+                f"{lost[0].value} of the {lost[0].layer}",
+                "the recipe that the registry shows is not the one that runs",
+                shlex.join(["llm", "models", "options", "clear", model_id, name]),
             )
-        for name, top in resolution.settings.items():
-            lost = [v for v in top.shadowed if v.layer != settings.LAYERS[0]]
-            if top.layer == "stored option" and lost and lost[0].value != top.value:
-                yield Finding(
-                    "warning",
-                    f"{model_id}: stored option {name} = {top.value} shadows "
-                    f"{lost[0].value} of the {lost[0].layer}",
-                    "the recipe that the registry shows is not the one that runs",
-                    shlex.join(["llm", "models", "options", "clear", model_id, name]),
-                )
 
 
 def stale_benches() -> Findings:

@@ -38,7 +38,7 @@ def explain_command(model_id: str, options: tuple[tuple[str, str], ...], as_json
     """
     pairing, profile = registry.load().find(model_id)
     own_id = pairing.name if "/" not in model_id else f"{pairing.name}/{profile}"
-    resolution = settings.resolve(pairing, profile, stored_options(own_id), dict(options))
+    resolution = settings.resolve(pairing, profile, stored_options(own_id), dict(options), own_id)
     lane = settings.lane(pairing, resolution)
     undecided = _undecided(pairing, resolution)
     if as_json:

@@ -104,6 +104,18 @@ def test_a_stored_option_that_shadows_the_registry_is_a_warning(write, target, l
     assert found["fix"] == "llm models options clear a temperature"
 
 
+def test_a_stored_option_that_is_no_value_is_broken_and_the_others_are_checked(
+    write, target, llm_user
+):
+    write(pairing(target, more="profiles.b.top_k = 3\nsettings.top_k = 2\n"))
+    (llm_user / "model_options.json").write_text('{"a": {"temperature": "warm"}}')
+    [found] = findings("broken")
+    assert (
+        "not 'warm'; it is a stored option: llm models options clear a temperature" in found["what"]
+    )
+    assert any("a/b: the profile's top_k" in f["what"] for f in findings("ok"))
+
+
 def test_a_pairing_that_does_not_fit_says_what_would(write, target, monkeypatch):
     write(pairing(target))
     enough = memory.estimate(anatomy.read(target), None, 256).total
