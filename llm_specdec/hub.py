@@ -8,7 +8,7 @@ It is slow to import and is imported where it is used.
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,11 @@ class RenamedError(HubError):
 
 def is_local(path_or_repo: str) -> bool:
     """Whether a name means a folder here; such a name is never asked from the hub."""
-    return path_or_repo.startswith((".", "/", "~")) or bool(
-        path_or_repo and Path(path_or_repo).exists()
-    )
+    if path_or_repo.startswith((".", "/", "~")):
+        return True
+    with suppress(OSError):  # longer than a name may be, below a folder that is not ours
+        return bool(path_or_repo) and Path(path_or_repo).exists()
+    return False
 
 
 def locate(
@@ -93,26 +95,39 @@ def _follow(repo: str, offline: bool) -> Path:
 
 
 def _folder(path: str) -> Path:
-    folder = Path(path).expanduser()
-    if not folder.is_dir():
+    folder = Path(path)
+    try:
+        with suppress(RuntimeError):  # ~name of nobody here
+            folder = folder.expanduser()
+        found = folder.is_dir()
+    except OSError as error:
+        raise HubError(f"{path} cannot be read ({error.strerror}): check the path") from error
+    if not found:
         raise HubError(f"no folder {path}: check the path, or give OWNER/NAME for the hub")
     return folder
 
 
 def _read(folder: Path) -> dict[str, Any]:
     readme, config = (folder / name for name in CARD_FILES)
-    return {
-        readme.name: readme.read_text("utf-8", "replace") if readme.is_file() else None,
-        config.name: _json(config) if config.is_file() else None,
-    }
+    try:
+        return {
+            readme.name: readme.read_text("utf-8", "replace") if readme.is_file() else None,
+            config.name: _json(config) if config.is_file() else None,
+        }
+    except OSError as error:
+        raise HubError(f"{error.filename} cannot be read ({error.strerror})") from error
 
 
 def _json(path: Path) -> Any:
     text = path.read_text("utf-8", "replace")
     try:
-        return json.loads(text)
-    except ValueError:
+        return json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError):
         return text
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _download(repo: str, offline: bool, files: tuple[str, ...]) -> Path:

@@ -3,6 +3,7 @@
 The cassettes hold what the real client said to tests/hub_server.py, which re-records them.
 """
 
+import errno
 import subprocess
 import sys
 
@@ -144,6 +145,32 @@ def test_a_path_is_never_asked_from_the_hub(name, no_network):
     with pytest.raises(HubError) as caught:
         hub.locate(name)
     assert "no folder" in one_line(caught)
+
+
+@pytest.mark.parametrize("name", ["~nobody-here/x", "/" + "x" * 300, "x" * 300, "./" + "x" * 5000])
+def test_what_the_system_takes_for_no_path_is_one_line(name, no_network):
+    with pytest.raises(HubError) as caught:
+        hub.locate(name)
+    assert name in one_line(caught)
+
+
+def test_a_card_that_may_not_be_read_is_one_line(tmp_path, monkeypatch):
+    card = tmp_path / "README.md"
+    card.write_text("# Mine")
+
+    def refuse(path, *_):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(type(card), "read_text", refuse)
+    with pytest.raises(HubError) as caught:
+        hub.read_card(str(tmp_path))
+    assert one_line(caught) == f"{card} cannot be read (Permission denied)"
+
+
+@pytest.mark.parametrize("text", ['{"temperature": NaN}', '{"top_p": -Infinity}', "[" * 100_000])
+def test_a_generation_config_that_is_no_json_is_given_as_text(tmp_path, text):
+    (tmp_path / "generation_config.json").write_text(text)
+    assert hub.read_card(str(tmp_path))[str(tmp_path)]["generation_config.json"] == text
 
 
 def test_a_folder_with_a_repositorys_name_is_the_folder(tmp_path, monkeypatch):

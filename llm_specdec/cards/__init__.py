@@ -16,7 +16,8 @@ the words of the reader take most of a second to compile.
 """
 
 import json
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from llm_specdec.cards.found import (
     CONFIG_KEYS,
@@ -106,18 +107,26 @@ def _add_config(card: Card, repo: str, config: Any) -> None:
         return
     for key, setting in CONFIG_KEYS.items():
         value = config.get(key)
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if _is_number(value):
             text = f'"{key}": {json.dumps(value)}'
             finding = Finding(setting, value, None, repo, GENERATION_CONFIG, None, text)
             card.recommended.append(finding)
 
 
+def _is_number(value: Any) -> TypeGuard[float]:
+    """Whether it is a finite number: 1e999 is JSON, and infinite for Python."""
+    whole = isinstance(value, int | float) and not isinstance(value, bool)
+    return whole and -math.inf < value < math.inf
+
+
 def _why_unreadable(text: str) -> str:
     try:
-        json.loads(text)
+        found = json.loads(text)
     except json.JSONDecodeError as error:
         return f"no valid JSON: {error.msg}, line {error.lineno}"
-    return "it holds no object"
+    except (ValueError, RecursionError) as error:
+        return f"no usable JSON: {error}"
+    return "NaN and Infinity are no JSON" if isinstance(found, dict) else "it holds no object"
 
 
 def _check_origin(card: Card, repo: str, readme: str | None) -> None:

@@ -22,7 +22,7 @@ def base_models(text: str | None) -> list[str]:
         return []
     try:
         front: Any = yaml.safe_load(match[1])
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: a date that is none
         return []
     named = front.get("base_model") if isinstance(front, dict) else None
     names = named if isinstance(named, list) else [named]

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from llm_specdec.errors import SpecdecError
+from llm_specdec.errors import SpecdecError, UsageError
 
 # name → (module below llm_specdec.cli, one-line help). Help stands here so that
 # `llm specdec --help` imports none of them; a test keeps it equal to the command's own.
@@ -64,6 +64,8 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except SpecdecError as error:
             raise Shown(error) from error
+        except UnicodeEncodeError as error:  # such bytes reach us as lone surrogates
+            raise Shown(UsageError("a name or text is not UTF-8: convert it")) from error
 
 
 @click.group(name="specdec", cls=LazyGroup)

@@ -116,9 +116,10 @@ def load(folder: Path, bits: int | None = None, group_size: int = 64) -> Target:
         model, config = load_model(folder, get_model_classes=_without(_head_tensors(folder)))
     except FileNotFoundError as error:
         raise CheckpointError(f"{folder} holds no model that can be loaded: {error}") from error
-    except ValueError as error:
-        # It may list every tensor it does not know.
-        why = textwrap.shorten(str(error), 300, placeholder=" …")
+    except (ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
+        # A config that lacks a field raises what it likes; a message may list every tensor.
+        said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        why = textwrap.shorten(said, 300, placeholder=" …")
         raise UnsupportedError(f"mlx-lm cannot load {folder}: {why}") from error
     if bits:
         _quantise(model, bits, group_size)

@@ -88,6 +88,8 @@ def test_reading_is_the_same_after_json():
         ("base_model:\n- https://huggingface.co/a/b", ["a/b"]),
         ("base_model: 7", []),
         ("base_model: [", []),
+        ("base_model: a/b\ndate: 2024-02-30", []),
+        ("base_model: " + "[" * 10_000, []),
         ("license: mit", []),
     ],
 )

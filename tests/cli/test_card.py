@@ -48,6 +48,23 @@ def test_values_stand_below_their_lines(model):
     assert "top_p 0.9" in result.output
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"temperature": NaN, "top_p": 0.9}', "NaN and Infinity are no JSON"),
+        ("[" * 100_000, "no usable JSON"),
+        ('{"temperature": 1e999}', None),
+    ],
+)
+def test_no_figure_of_the_output_is_endless(model, text, said):
+    (model / "generation_config.json").write_text(text)
+    data = json.loads(run(model, "--json").stdout, parse_constant=pytest.fail)
+    assert [f["value"] for f in data["recommended"]] == [0.6]
+    assert [said in unreadable["reason"] for unreadable in data["unreadable"]] == [True] * bool(
+        said
+    )
+
+
 def test_json_carries_everything(model):
     data = json.loads(run(model, "--json").output)
     assert {

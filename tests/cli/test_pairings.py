@@ -73,6 +73,26 @@ def test_list_and_show_as_json_say_the_same():
     assert list(shown["profiles"]) == ["reason"]
 
 
+def test_list_goes_on_without_a_readable_bench_history(path):
+    path.with_name("bench.db").write_text("no database " * 200)
+    result = specdec("list")
+    assert (result.exit_code, result.stderr.count("\n")) == (0, 1)
+    assert "bench.db cannot be used as the bench history" in result.stderr
+    assert "\nq " in result.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("set", "q", "system=\udcff"), ("disable", "q", "--reason", "\udcff"), ("show", "\udcff")],
+)
+def test_bytes_that_are_no_utf8_are_one_line_and_change_nothing(path, arguments):
+    before = path.read_bytes()
+    result = specdec(*arguments)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.stderr and isinstance(result.exception, SystemExit)
+    assert path.read_bytes() == before
+
+
 def test_list_names_a_broken_pairing_and_lists_the_others(path):
     path.write_text(TEXT + "\n[pairings.bad]\ntarget = 3\n")
     result = specdec("list")

@@ -1,3 +1,4 @@
+import json
 import threading
 
 import mlx.core as mx
@@ -8,7 +9,33 @@ from llm_specdec.engine import target as targets
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.errors import UnsupportedError
 from tests import zoo
+
+
+def test_a_small_model_is_quantised_on_load_and_the_text_is_the_targets(tmp_path):
+    zoo.write("llama", tmp_path)
+    request = Request([3, 14, 15, 9], max_tokens=24)
+    texts, packed = [], []
+    for kind, bits in (("none", None), ("model", None), ("model", 4)):
+        folder = None if kind == "none" else tmp_path
+        loaded = session.load(session.Weights(tmp_path, kind, folder, bits, 32))
+        run = loaded.run(request, Meter(), draft_tokens=3)
+        texts.append([token for part in run.tokens() for token in part])
+        packed.append(run.tally.accepted < run.tally.drafted)
+    assert texts[0] == texts[1] == texts[2]
+    # The target as its own drafter is always right, and four bits of it are another model.
+    assert packed == [False, False, True]
+
+
+@pytest.mark.parametrize("field", ["num_hidden_layers", "rms_norm_eps"])
+def test_a_config_that_lacks_a_field_is_one_line(tmp_path, field):
+    zoo.write("llama", tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config[field]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UnsupportedError, match=f"mlx-lm cannot load .*{field}"):
+        targets.load(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["llama3", "yarn"])
