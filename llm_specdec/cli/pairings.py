@@ -9,7 +9,7 @@ import click
 from llm_specdec import cache_limits, memory, registry, settings
 from llm_specdec.choose import GATE_FIRST
 from llm_specdec.cli.output import counted, show_value, table, warn
-from llm_specdec.errors import CheckFailed, SpecdecError, UsageError
+from llm_specdec.errors import CheckFailed, LogError, SpecdecError, UsageError
 from llm_specdec.registry import BROKEN, VETOED, Pairing
 from llm_specdec.sizes import gigabytes
 
@@ -106,13 +106,11 @@ def list_command(as_json: bool) -> None:
       llm specdec list
       llm specdec list --json | jq -r '.[].name'
     """
-    from llm_specdec.bench.standing import standings
-
     found = registry.load()
     for problem in found.problems.values():
         warn(problem)
     pairings = list(found.pairings.values())
-    benched = standings(found)
+    benched = _benched(found)
     for name, standing in benched.items():
         if standing.stale:
             warn(f"{name}: {standing.line()}")
@@ -132,6 +130,17 @@ def list_command(as_json: bool) -> None:
         click.echo("\n".join(_list_table(pairings, _listed_elsewhere(found))))
     else:
         click.echo("no pairings yet: llm specdec add NAME --target PATH_OR_REPO", err=True)
+
+
+def _benched(found: registry.Registry) -> dict[str, Any]:
+    """pairing → its standing; none, with a warning, where the bench history cannot be read."""
+    from llm_specdec.bench.standing import standings
+
+    try:
+        return standings(found)
+    except LogError as error:
+        warn(str(error))
+        return {}
 
 
 def _list_table(pairings: list[Pairing], helpers: set[str]) -> list[str]:
