@@ -414,7 +414,7 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
     lines: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     quoted = False  # inside a text of several lines
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         inside = quoted
         if (line.count('"""') + line.count("'''")) % 2:
             quoted = not quoted

@@ -106,7 +106,7 @@ def from_file(path: Path) -> list[tuple[str, str]]:
     """(name, prompt) of each line of a .jsonl file (`prompt`, perhaps `id` or `class`), or the
     whole text of any other file. Raises UsageError."""
     try:
-        content = path.read_text(encoding="utf-8")
+        content = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
     found = list(_lines(path, content)) if path.suffix == ".jsonl" else [(path.stem, content)]
@@ -118,7 +118,7 @@ def from_file(path: Path) -> list[tuple[str, str]]:
 
 
 def _lines(path: Path, content: str) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(content.splitlines(), 1):
+    for number, line in enumerate(content.split("\n"), 1):
         if not line.strip():
             continue
         try:
@@ -126,7 +126,7 @@ def _lines(path: Path, content: str) -> Iterator[tuple[str, str]]:
             prompt = entry["prompt"]
             if not isinstance(prompt, str):
                 raise TypeError
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise UsageError(f'{path}:{number} must be JSON such as {{"prompt": "…"}}') from None
         yield str(entry.get("id", number)), prompt
 

@@ -82,7 +82,7 @@ class Block:
 
 def split(card: str) -> list[Block]:
     """All blocks of a card below its front matter, in order."""
-    lines = card.splitlines()
+    lines = re.split(r"\r\n|\r|\n", card)  # as editors count lines
     start = body_start(card)
     body = "\n".join([""] * start + lines[start:])
     return _Walk().run(MarkdownIt("commonmark").enable("table").parse(body))

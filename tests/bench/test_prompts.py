@@ -46,6 +46,12 @@ def test_a_text_file_is_one_prompt_and_jsonl_is_many(tmp_path):
     assert prompts.from_file(lines) == [("a", "one"), ("2", "two")]
 
 
+def test_signs_that_only_look_like_line_ends_stay_in_a_prompt(tmp_path):
+    lines = tmp_path / "windows.jsonl"
+    lines.write_bytes('\ufeff{"prompt": "one\u2028two\u0085"}\r\n'.encode())
+    assert prompts.from_file(lines) == [("1", "one\u2028two\u0085")]
+
+
 @pytest.mark.parametrize(
     "content", ["", "{", '{"text": 1}', '{"prompt": 3}', "[]", '{"prompt": " "}',
                 '{"id": 1, "prompt": "a"}\n{"id": 1, "prompt": "b"}']

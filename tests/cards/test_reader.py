@@ -97,6 +97,11 @@ def test_base_models_come_from_the_front_matter(front, names):
     assert base_models(f"---\n{front}\n---\n# X\nbase_model: x/y\n") == names
 
 
+def test_lines_are_counted_as_editors_count_them():
+    text = "# X\n\nOne\u2028two\x0bthree\x85four.\n\nWe recommend temperature 0.6.\n"
+    assert [f.line for f in read_text(text, "a/x-7b").recommended] == [5]
+
+
 def test_without_front_matter_there_is_no_base():
     assert base_models("# X\n\nbase_model: x/y\n") == []
     assert base_models(None) == []
