@@ -145,7 +145,7 @@ def _memory(target: Anatomy, drafter: Anatomy | None, context: int | None) -> di
 
 
 def text(data: dict[str, Any]) -> list[str]:
-    lines = _described(data["target"])
+    lines = _described(data["target"], data.get("memory", {}).get("context"))
     if "memory" in data:
         lines += _memory_lines(data["memory"])
     if data["target"]["kind"] != "target":
@@ -181,7 +181,7 @@ def _wrapped(line: str) -> list[str]:
     return textwrap.wrap(line, 80, subsequent_indent=indent, break_long_words=False) or [""]
 
 
-def _described(found: dict[str, Any]) -> list[str]:
+def _described(found: dict[str, Any], configured: int | None = None) -> list[str]:
     rows = {
         "kind": KIND_WORDS[found["kind"]],
         "architecture": _architecture(found),
@@ -190,7 +190,7 @@ def _described(found: dict[str, Any]) -> list[str]:
         "head": _head(found),
         "caches": _caches(found["caches"]),
         "tokenizer": _tokenizer(found["tokenizer"]),
-        "context": f"{found['native_context']:,} native" if found["native_context"] else "unknown",
+        "context": _context(found["native_context"], configured),
         "weights": gigabytes(found["weight_bytes"]),
         "KV per token": _kv(found["kv_bytes_per_token"]),
     }
@@ -198,6 +198,11 @@ def _described(found: dict[str, Any]) -> list[str]:
         rows = {key: rows[key] for key in ("kind", "quantised", "head")}
     notes = [_row("note", note) for note in found["notes"]]
     return [found["name"], *(_row(*row) for row in rows.items()), *notes]
+
+
+def _context(native: int | None, configured: int | None) -> str:
+    said = f"{native:,} native" if native else "unknown"
+    return f"{said}, {configured:,} configured" if configured not in (None, native) else said
 
 
 def _architecture(found: dict[str, Any]) -> str:

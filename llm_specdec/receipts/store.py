@@ -24,7 +24,6 @@ COLUMNS = {
     "prompt_tokens": "tokens.prompt",
     "cached_tokens": "tokens.cached",
     "completion_tokens": "tokens.completion",
-    "reasoning_tokens": "tokens.reasoning",
     "rounds": "draft.rounds",
     "drafted": "draft.drafted",
     "accepted": "draft.accepted",
@@ -46,6 +45,7 @@ COLUMNS = {
     "finish_reason": "finish_reason",
     "completion_sha256": "completion_sha256",
     "peak_memory_bytes": "peak_memory_bytes",
+    "reasoning_tokens": "tokens.reasoning",
 }
 
 # Another plugin's malformed JSON in one row must not break the query for all.

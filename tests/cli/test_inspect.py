@@ -59,6 +59,8 @@ def test_a_pair_that_fits_gives_its_cost_and_joint_memory(tmp_path):
 
 def test_context_plans_for_another_length(tmp_path):
     assert as_json(write_model(tmp_path), "--context", "8192")["memory"]["context"] == 8192
+    assert "512 native, 8,192 configured" in inspect(tmp_path, "--context", "8192").stdout
+    assert "512 native\n" in inspect(tmp_path).stdout
 
 
 def test_a_drafter_is_called_a_helper():
