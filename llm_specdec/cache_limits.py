@@ -50,9 +50,14 @@ def hot(known: Registry) -> Cap:
 
 
 def hot_here(limit: int | None) -> Cap:
+    return hot_cap(limit, memory_here())
+
+
+def memory_here() -> int:
+    """Bytes of memory that this machine has."""
     import psutil
 
-    return hot_cap(limit, psutil.virtual_memory().total)
+    return int(psutil.virtual_memory().total)
 
 
 def store(known: Registry) -> Store:

@@ -242,11 +242,9 @@ def _check_limits(known: Registry, limit: int | None, hot: int | None) -> None:
             f"{gigabytes(limit)} is more than the disk can hold: at most "
             f"{gigabytes(room.nbytes)} with 10 GiB left free"
         )
-    memory = cache_limits.hot_here(hot)
-    if hot is not None and hot > memory.nbytes:
+    if hot is not None and hot > (memory := cache_limits.memory_here()):
         raise UsageError(
-            f"--hot: {gigabytes(hot)} is more than half of memory: at most "
-            f"{gigabytes(memory.nbytes)}"
+            f"--hot: {gigabytes(hot)} is more than the memory of this machine, {gigabytes(memory)}"
         )
 
 

@@ -140,13 +140,22 @@ def test_0_turns_it_off(cache):
     assert run("status").stdout.startswith("disk    0 entries, 0 KB; off (your limit)")
 
 
+def test_a_hot_limit_above_half_of_memory_is_kept_and_holds_as_far_as_there_is(cache, monkeypatch):
+    memory = psutil.virtual_memory()._replace(total=16 * GIB)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    done = run("limit", "--hot", "16GB")
+    assert done.exit_code == 0
+    assert "memory: at most 8.6 GB (half of memory)" in done.stderr
+    assert registry.load().cache == {"hot": 16 * 10**9}
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["97GB"], "97.0 GB is more than the disk can hold: at most 96.6 GB with 10 GiB left"),
         (["40"], "'40' is no limit: give a size such as 40GB or 16GiB, or 0, or auto"),
         (["--hot", "lots"], "'lots' is no limit"),
-        (["--hot", "9GB"], "9.0 GB is more than half of memory: at most 8.6 GB"),
+        (["--hot", "18GB"], "18.0 GB is more than the memory of this machine, 17.2 GB"),
         ([], "give a size"),
     ],
 )
