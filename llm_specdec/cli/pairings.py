@@ -259,11 +259,15 @@ def _show_costs(pairing: Pairing, anew: bool, as_json: bool) -> None:
     curves = {"verify": found.verify, **{f"draft ({kind})": c for kind, c in found.draft.items()}}
     rows = [("milliseconds", f"at {near} tokens", f"at {far} tokens")]
     rows += [
-        (f"{title} {x}", f"{1000 * pair[0][x]:.1f}", f"{1000 * pair[1][x]:.1f}")
+        (f"{title} {x}", _shown_ms(pair[0].get(x)), _shown_ms(pair[1].get(x)))
         for title, pair in curves.items()
         for x in sorted(pair[0])
     ]
     click.echo("\n".join(table(rows)))
+
+
+def _shown_ms(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{1000 * seconds:.1f}"
 
 
 def show_settings(title: str, values: dict[str, Any], reasons: dict[str, str]) -> None:

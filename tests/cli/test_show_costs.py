@@ -11,7 +11,7 @@ from llm_specdec.engine.costs import Costs
 
 MEASURED = Costs(
     (128, 2048),
-    ({1: 0.040, 2: 0.035}, {1: 0.050, 2: 0.053}),
+    ({1: 0.040, 2: 0.035, 3: 0.038}, {1: 0.050, 2: 0.053}),
     {"model": ({1: 0.004}, {1: 0.0045})},
 )
 
@@ -45,6 +45,7 @@ def test_costs_are_a_table_of_both_contexts(measured):
     assert shown.exit_code == 0
     rows = [line.split() for line in shown.stdout.splitlines()]
     assert ["verify", "2", "35.0", "53.0"] in rows
+    assert ["verify", "3", "38.0", "–"] in rows  # at the long context fewer are measured
     assert ["draft", "(model)", "1", "4.0", "4.5"] in rows
     assert measured == [False]
 
