@@ -5,31 +5,13 @@
     fingerprint(folder) -> str              changes when the checkpoint does
     compare_tokenizers(a, b) -> list[str]   differences by content
 
-The parts: files (JSON, safetensors headers), heads, caches, weights, tokenizer,
-checkpoint (all of them together), fit (does this drafter suit this target).
+The parts: files (JSON, safetensors headers), kinds, heads, dflash, caches, weights, tokenizer,
+checkpoint (all of them together), fingerprints, fit (does this drafter suit this target).
 """
 
-from llm_specdec.anatomy.checkpoint import (
-    KIND_WORDS,
-    Anatomy,
-    DFlash,
-    Kind,
-    fingerprint,
-    kind_of,
-    read,
-)
-from llm_specdec.anatomy.heads import Head
-from llm_specdec.anatomy.tokenizer import chat_template, compare_tokenizers
+from llm_specdec.anatomy.checkpoint import Anatomy, read
+from llm_specdec.anatomy.fingerprints import fingerprint
+from llm_specdec.anatomy.kinds import KIND_WORDS, kind_of
+from llm_specdec.anatomy.tokenizer import compare_tokenizers
 
-__all__ = [
-    "KIND_WORDS",
-    "Anatomy",
-    "DFlash",
-    "Head",
-    "Kind",
-    "chat_template",
-    "compare_tokenizers",
-    "fingerprint",
-    "kind_of",
-    "read",
-]
+__all__ = ["KIND_WORDS", "Anatomy", "compare_tokenizers", "fingerprint", "kind_of", "read"]

@@ -1,42 +1,17 @@
-"""The anatomy of one folder: `read`, `kind_of`, `fingerprint`."""
+"""The anatomy of one folder: all that its files say, in figures."""
 
-import hashlib
 import importlib.util
-import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from llm_specdec.anatomy import caches, heads, weights
 from llm_specdec.anatomy import tokenizer as tokenizers
-from llm_specdec.anatomy.files import (
-    Tensor,
-    check_config,
-    listing,
-    read_json,
-    read_tensors,
-    sidecar_files,
-    weight_files,
-)
+from llm_specdec.anatomy.dflash import DFlash, read_dflash
+from llm_specdec.anatomy.files import Tensor, check_config, read_config, read_json
+from llm_specdec.anatomy.kinds import KIND_WORDS, Kind, contents
 from llm_specdec.errors import CheckpointError
-
-Kind = Literal[
-    "target", "dflash", "mtp-sidecar", "foreign-drafter", "adapter", "gguf", "pytorch", "empty",
-    "unknown",
-]  # fmt: skip
-
-KIND_WORDS: dict[Kind, str] = {
-    "target": "a language model",
-    "dflash": "a DFlash drafter",
-    "mtp-sidecar": "a prediction head without its target",
-    "foreign-drafter": "a drafter in a layout that nothing here can run",
-    "adapter": "an adapter, not a model: fuse it into its base first",
-    "gguf": "GGUF files, not MLX weights: use a safetensors build of the model",
-    "pytorch": "PyTorch files, not safetensors: convert it with `mlx_lm.convert`",
-    "empty": "an empty folder",
-    "unknown": "no model: config.json or safetensors weights are missing",
-}
 
 # Other names that mlx-lm 0.32 gives a model file (its MODEL_REMAPPING).
 _SAME_AS = {
@@ -45,21 +20,6 @@ _SAME_AS = {
     "minimax_m2": "minimax", "iquestcoder": "llama", "xverse": "llama",
     "gemma4_unified": "gemma4", "deepseek_v41_text": "deepseek_v41",
 }  # fmt: skip
-
-_SAMPLES = 2048  # tensors whose bytes a fingerprint samples, spread over the checkpoint
-_SAMPLE_BYTES = 64
-
-
-@dataclass(frozen=True)
-class DFlash:
-    """What a DFlash drafter asks of its target; `fused` is the width its `fc` takes."""
-
-    version: int  # 1 or 2 (2 has a candidate selector)
-    block_size: int
-    target_layer_ids: tuple[int, ...]
-    mask_token_id: int
-    num_target_layers: int | None
-    fused: int | None  # = target hidden size × number of target layer ids
 
 
 @dataclass(frozen=True)
@@ -124,68 +84,17 @@ class Anatomy:
         )
 
 
-def kind_of(folder: Path) -> Kind:
-    """What a folder holds, told by its files. Raises CheckpointError on damaged ones."""
-    return _contents(Path(folder))[0]
-
-
-def _contents(folder: Path) -> tuple[Kind, dict[str, Tensor]]:
-    """The kind of a folder, and all its tensors, those of heads beside the weights included."""
-    names = {path.name for path in listing(folder)}
-    if not names:
-        return "empty", {}
-    tensors = read_tensors(weight_files(folder))
-    beside = read_tensors(sidecar_files(folder))
-    if tensors:
-        kind = _kind_of_tensors(tensors, _config(folder / "config.json"))
-        nameless = kind == "target" and "config.json" not in names
-        return "unknown" if nameless else kind, {**tensors, **beside}
-    return "mtp-sidecar" if beside else _kind_of_names(names), beside
-
-
-def _config(path: Path) -> dict[str, Any]:
-    config = read_json(path)
-    check_config(path, config)
-    return config
-
-
-def _kind_of_names(names: set[str]) -> Kind:
-    if any("adapter" in name for name in names):
-        return "adapter"
-    if any(name.endswith(".gguf") for name in names):
-        return "gguf"
-    if any(name.endswith((".bin", ".pt", ".pth")) for name in names):
-        return "pytorch"
-    return "unknown"
-
-
-def _kind_of_tensors(tensors: dict[str, Tensor], config: dict[str, Any]) -> Kind:
-    head = heads.find(tensors)
-    if head and len(head.tensors) == len(tensors):
-        return "mtp-sidecar"
-    if "hidden_norm.weight" in tensors and "fc.weight" in tensors:
-        return "dflash"
-    if "d2t" in tensors or "speculators_model_type" in config or _is_assistant(config):
-        return "foreign-drafter"
-    return "target"
-
-
-def _is_assistant(config: dict[str, Any]) -> bool:
-    architecture = " ".join(map(str, config.get("architectures") or []))
-    return str(config.get("model_type")).endswith("_assistant") or "eagle" in architecture.lower()
-
-
 def read(folder: Path) -> Anatomy:
     """The anatomy of a target or drafter, from its files alone, without loading a weight.
 
     Raises CheckpointError when the folder holds no such model or a file is damaged.
     """
     folder = Path(folder)
-    kind, everything = _contents(folder)
+    kind, everything = contents(folder)
     if kind in ("adapter", "gguf", "pytorch", "empty", "unknown"):
         raise CheckpointError(f"{folder}: {KIND_WORDS[kind]}")
     path = folder / "config.json"
-    config = _config(path)
+    config = read_config(path)
     text = _text_config(config)
     check_config(path, text)
     head = heads.find(everything)
@@ -217,7 +126,7 @@ def read(folder: Path) -> Anatomy:
         weight_bytes=sum(tensor.nbytes for tensor in trunk.values()),
         pass_bytes=weights.pass_bytes(text, trunk, tied),
         output_bytes=weights.output_bytes(trunk, tied),
-        dflash=_dflash(path, config, everything) if kind == "dflash" else None,
+        dflash=read_dflash(path, config, everything) if kind == "dflash" else None,
         notes=_notes(text, layers, found, everything),
     )
 
@@ -276,36 +185,6 @@ def _own_code(config: dict[str, Any], folder: Path) -> str | None:
     return None
 
 
-def _dflash(path: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> DFlash:
-    settings = config.get("dflash_config") or _speculators_dflash(config)
-    if settings is None:
-        raise CheckpointError(f"{path}: dflash_config is missing, it names the target's layers")
-    check_config(path, settings)
-    ids, mask = settings.get("target_layer_ids"), settings.get("mask_token_id")
-    if not isinstance(ids, list) or not all(isinstance(i, int) for i in ids) or mask is None:
-        raise CheckpointError(f"{path}: dflash_config needs target_layer_ids and mask_token_id")
-    block = settings.get("block_size") or config.get("block_size") or 16
-    version = 2 if any(name.startswith("candidate_selector.") for name in tensors) else 1
-    targets = config.get("num_target_layers")
-    return DFlash(version, block, tuple(ids), mask, targets, _fused(config, tensors))
-
-
-def _speculators_dflash(config: dict[str, Any]) -> dict[str, Any] | None:
-    """vLLM's `speculators` count layers from the embedding's output: id i is layer i - 1's."""
-    ids = config.get("aux_hidden_state_layer_ids")
-    if not isinstance(ids, list) or not all(isinstance(i, int) for i in ids):
-        return None
-    return {**config, "target_layer_ids": [i - 1 for i in ids]}
-
-
-def _fused(config: dict[str, Any], tensors: dict[str, Tensor]) -> int | None:
-    weight, scales = tensors["fc.weight"], tensors.get("fc.scales")
-    if scales is None:
-        return weight.shape[-1] if weight.shape else None
-    found = weights.quantisation(config, {"fc.weight": weight, "fc.scales": scales})
-    return scales.shape[-1] * found.group_size if found else None
-
-
 def _notes(
     text: dict[str, Any],
     layers: int,
@@ -322,41 +201,3 @@ def _notes(
     if stray:
         notes.append(f"empty tensors in {', '.join(sorted(stray))}")
     return tuple(notes)
-
-
-def fingerprint(folder: Path) -> str:
-    """SHA-256 (hex) of what the checkpoint is: another build or other weights change it.
-
-    Covers config.json, tokenizer.json, every safetensors header and size, and 64 bytes
-    from the middle of up to 2,048 tensors. File dates and the folder's place play no part.
-    """
-    folder = Path(folder)
-    digest = hashlib.sha256()
-    for name in ("config.json", "tokenizer.json"):
-        digest.update(name.encode() + _file_digest(folder / name))
-    files = [*weight_files(folder), *sidecar_files(folder)]
-    tensors: list[Tensor] = []
-    for file in dict.fromkeys(files):
-        found = sorted(read_tensors([file]).values(), key=lambda tensor: tensor.start)
-        header = [(t.name, t.dtype, t.shape, t.start, t.nbytes) for t in found]
-        digest.update(json.dumps([file.name, file.stat().st_size, header]).encode())
-        tensors += found
-    for tensor in tensors[:: -(-len(tensors) // _SAMPLES) or 1]:
-        digest.update(_sample(tensor))
-    return digest.hexdigest()
-
-
-def _file_digest(path: Path) -> bytes:
-    try:
-        return hashlib.sha256(path.read_bytes()).digest() if path.exists() else b""
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from error
-
-
-def _sample(tensor: Tensor) -> bytes:
-    try:
-        with tensor.file.open("rb") as file:
-            file.seek(tensor.start + max(tensor.nbytes - _SAMPLE_BYTES, 0) // 2)
-            return file.read(min(_SAMPLE_BYTES, tensor.nbytes))
-    except OSError as error:
-        raise CheckpointError(f"{tensor.file}: cannot be read ({error.strerror})") from error

@@ -200,3 +200,11 @@ def check_config(path: Path, config: dict[str, Any]) -> None:
         if not fits or (isinstance(value, int) and value < 0):
             words = " or ".join(_FORMS[form] for form in forms)
             _fail(path, f"{key} is {str(value)[:40]!r}, {words} is needed")
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The object in a config.json, its keys checked; {} when there is none. Raises
+    CheckpointError."""
+    config = read_json(path)
+    check_config(path, config)
+    return config

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from llm_specdec.anatomy.checkpoint import KIND_WORDS, Anatomy
+from llm_specdec.anatomy.checkpoint import Anatomy
+from llm_specdec.anatomy.kinds import KIND_WORDS
 from llm_specdec.anatomy.tokenizer import compare_tokenizers
 
 _PADDING = 1024  # entries by which two paddings of one vocabulary stay apart
