@@ -12,12 +12,14 @@ from importlib import metadata
 from pathlib import Path
 
 from llm_specdec.anatomy import Anatomy, read
+from llm_specdec.anatomy.caches import stepped
 from llm_specdec.anatomy.fit import target_problems
 from llm_specdec.anatomy.weights import element_bytes
 from llm_specdec.errors import ResourceError, UnsupportedError
 from llm_specdec.sizes import gigabytes
 
 STEP = 256  # tokens; advice is rounded down to it
+GROUP_SIZE = 64  # elements; of a drafter that is quantised when it is loaded
 
 
 @dataclass(frozen=True)
@@ -57,24 +59,23 @@ def estimate(
     *,
     kv_bits: int | None = None,
     drafter_bits: int | None = None,
-    drafter_group_size: int = 64,
-    dtype: str | None = None,
+    drafter_group_size: int | None = None,
     head: bool = True,
 ) -> Need:
     """What a run needs, from the files alone.
 
-    dtype: the precision everything is loaded in, where that is not the files' own; packed
-    weights then count unpacked. head: the target's own head is loaded where it has one and
-    no drafter is given. A cache that only loading can tell counts as nothing.
+    drafter_group_size: GROUP_SIZE where it is None. head: the target's own head is loaded where
+    it has one and no drafter is given. A cache that only loading can tell counts as nothing.
     """
-    size = element_bytes(dtype) if dtype else None
     own_head = head and drafter is None and target.head is not None
     return Need(
         tokens,
-        target=_weights(target, size),
-        drafter=_drafter_weights(target, drafter, size, drafter_bits, drafter_group_size, own_head),
-        target_cache=target.kv_bytes(tokens, kv_bits, size) or 0,
-        drafter_cache=_drafter_cache(target, drafter, tokens, size, own_head),
+        target=target.weight_bytes,
+        drafter=_drafter_weights(
+            target, drafter, drafter_bits, drafter_group_size or GROUP_SIZE, own_head
+        ),
+        target_cache=target.kv_bytes(tokens, kv_bits) or 0,
+        drafter_cache=_drafter_cache(target, drafter, tokens, own_head),
     )
 
 
@@ -108,7 +109,7 @@ def admit(
             length,
             kv_bits=kv_bits,
             drafter_bits=drafter_bits,
-            drafter_group_size=drafter_group_size or 64,
+            drafter_group_size=drafter_group_size,
             head=head,
         )
 
@@ -124,17 +125,8 @@ def resident(target: Path, drafter: Path | None, bits: int | None, head: bool) -
     return need.target + need.drafter
 
 
-def _weights(anatomy: Anatomy, size: int | None) -> int:
-    return anatomy.parameters * size if size else anatomy.weight_bytes
-
-
 def _drafter_weights(
-    target: Anatomy,
-    drafter: Anatomy | None,
-    size: int | None,
-    bits: int | None,
-    group_size: int,
-    own_head: bool,
+    target: Anatomy, drafter: Anatomy | None, bits: int | None, group_size: int, own_head: bool
 ) -> int:
     if drafter is None:
         return target.head.nbytes if target.head and own_head else 0
@@ -143,18 +135,15 @@ def _drafter_weights(
     if bits:
         # two float16 values, scale and bias, for each group
         return round(drafter.parameters * (bits + 32 / group_size) / 8)
-    return _weights(drafter, size)
+    return drafter.weight_bytes
 
 
-def _drafter_cache(
-    target: Anatomy, drafter: Anatomy | None, tokens: int, size: int | None, own_head: bool
-) -> int:
+def _drafter_cache(target: Anatomy, drafter: Anatomy | None, tokens: int, own_head: bool) -> int:
     source = drafter or target
     width = source.head_width if (own_head or source.kind == "mtp-sidecar") else 0
     if width:
-        stepped = -(-tokens // STEP) * STEP
-        return width * stepped * (size or element_bytes(source.dtype))
-    return (drafter.kv_bytes(tokens, None, size) or 0) if drafter else 0
+        return width * stepped(tokens) * element_bytes(source.dtype)
+    return (drafter.kv_bytes(tokens) or 0) if drafter else 0
 
 
 def budget(resident: int = 0) -> Budget:

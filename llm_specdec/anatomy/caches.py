@@ -39,9 +39,14 @@ class LayerCache:
     fixed_bytes: int = 0  # recurrent state, whatever the length
 
     def elements(self, tokens: int) -> int:
-        """Elements allocated for that many tokens, in mlx-lm's steps."""
-        stepped = -(-tokens // STEP) * STEP
-        return self.width * (stepped if self.window is None else min(stepped, self.window))
+        """Elements allocated for that many tokens."""
+        room = stepped(tokens)
+        return self.width * (room if self.window is None else min(room, self.window))
+
+
+def stepped(tokens: int) -> int:
+    """Tokens that a cache of so many has room for, in mlx-lm's steps."""
+    return -(-tokens // STEP) * STEP
 
 
 def layers(

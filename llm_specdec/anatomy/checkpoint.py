@@ -63,9 +63,7 @@ class Anatomy:
         size = weights.element_bytes(self.dtype)
         return sum(layer.width * size for layer in self.caches if layer.window is None)
 
-    def kv_bytes(
-        self, tokens: int, kv_bits: int | None = None, element_bytes: int | None = None
-    ) -> int | None:
+    def kv_bytes(self, tokens: int, kv_bits: int | None = None) -> int | None:
         """Cache of one sequence of that many tokens, recurrent state included.
 
         kv_bits quantises full layers only, in groups of 64 with two scales each, as mlx-lm
@@ -73,7 +71,7 @@ class Anatomy:
         """
         if self.caches is None:
             return None
-        size = element_bytes or weights.element_bytes(self.dtype)
+        size = weights.element_bytes(self.dtype)
         packed = kv_bits / 8 + 2 * size / 64 if kv_bits else size
         return round(
             sum(

@@ -261,7 +261,7 @@ def _space(pairing: Pairing, target: Anatomy, drafter: Anatomy | None) -> Findin
             drafter,
             tokens,
             drafter_bits=pairing.drafter_bits,
-            drafter_group_size=pairing.drafter_group_size or 64,
+            drafter_group_size=pairing.drafter_group_size,
             head=pairing.kind == "mtp",
         )
         return need.total <= limit.nbytes
