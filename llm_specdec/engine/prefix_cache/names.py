@@ -44,8 +44,7 @@ def agreed(file: str, mark: Marks, length: int) -> int:
     if not head[:-1].isdecimal():
         return 0
     sure, size = 0, int(head[:-1])
-    step = _step(size)
-    for place, n in enumerate((*range(step, size, step), size)):
+    for place, n in enumerate(lengths(size)):
         if n > length or marks[place * DIGITS :][:DIGITS] != mark(n):
             break
         sure = n
