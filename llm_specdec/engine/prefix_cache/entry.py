@@ -87,3 +87,10 @@ def common(a: Sequence[int], b: Sequence[int]) -> int:
     differ = np.not_equal(np.asarray(a[:n]), np.asarray(b[:n]))
     first = int(differ.argmax()) if n else 0
     return first if n and differ[first] else n
+
+
+def covers(same: int, tokens: int) -> bool:
+    """Whether an entry stands for another of `tokens` tokens when it has the first `same` of
+    them: what else that one holds, the last turn or the last question, is soon read again and
+    not worth its bytes. Both tiers keep to it."""
+    return 8 * same >= 7 * tokens

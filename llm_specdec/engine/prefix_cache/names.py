@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from llm_specdec.engine.prefix_cache.entry import covers
 from llm_specdec.prefix_store import ENTRY
 
 MARKS = 16  # in a name at most, but for the one of all tokens
@@ -53,11 +54,11 @@ def agreed(file: str, mark: Marks, length: int) -> int:
 
 
 def covered(file: str, mark: Marks, length: int) -> bool:
-    """Whether these tokens begin with 7/8 or more of those of the entry in `file`, which can be
-    cut: what else it holds is soon read again. The hot tier keeps to the same rule."""
+    """Whether an entry of these tokens stands for the one in `file`, which can be cut: see
+    `covers`."""
     sure = agreed(file, mark, length)
     head, _, _ = file.partition("-")
-    return sure > 0 and head.endswith("t") and 8 * sure >= 7 * int(head[:-1])
+    return sure > 0 and head.endswith("t") and covers(sure, int(head[:-1]))
 
 
 def lengths(n: int) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 
-from llm_specdec.engine.prefix_cache.entry import Entry, Found, Key, common, usable
+from llm_specdec.engine.prefix_cache.entry import Entry, Found, Key, common, covers, usable
 from llm_specdec.engine.prefix_cache.index import Index, Tokens
 
 _Name = tuple[str, bool, Tokens]  # digest of the key, exact, tokens
@@ -35,17 +35,16 @@ class RamTier:
     def put(self, key: Key, entry: Entry) -> None:
         if entry.nbytes > self.cap:
             return
-        index = self._indexes[key.digest, entry.exact]
+        index, n = self._indexes[key.digest, entry.exact], len(entry.tokens)
         if not entry.exact:
             # A state that can be cut stands for all its beginnings.
             longer = index.nearest(entry.tokens) or ()
-            if len(longer) > entry.length + 1 and longer[: entry.length + 1] == entry.tokens:
+            if len(longer) > n and longer[:n] == entry.tokens:
                 self._entries.move_to_end((key.digest, False, longer))
                 return
             while shorter := index.whole(entry.tokens):
                 self._drop((key.digest, False, shorter))
-            # What it has most of, the last turn or the last question, is not worth its bytes.
-            while (near := index.nearest(entry.tokens)) and _most(near, entry.tokens):
+            while (near := index.nearest(entry.tokens)) and _covered(near, entry.tokens):
                 self._drop((key.digest, False, near))
         name = (key.digest, entry.exact, entry.tokens)
         if name in self._entries:
@@ -67,6 +66,5 @@ class RamTier:
         self._indexes[digest, exact].remove(tokens)
 
 
-def _most(old: Tokens, new: Tokens) -> bool:
-    """Whether the new tokens begin with seven eighths of the old ones."""
-    return 8 * common(old, new) >= 7 * len(old)
+def _covered(old: Tokens, new: Tokens) -> bool:
+    return covers(common(old, new), len(old))
