@@ -13,7 +13,7 @@ import pytest
 from llm.cli import cli as llm_cli
 
 from llm_specdec import notices, prefixes
-from llm_specdec.engine.prefix_cache.disk import read_tokens
+from llm_specdec.engine.prefix_cache.disk import read_head
 from tests import zoo
 from tests.engine.prefix_cache.disks import read_only, small
 
@@ -199,7 +199,7 @@ def test_what_is_not_logged_leaves_no_token_on_disk(tiny, off):
     cli("-m", "tiny", QUESTION)
     (new,) = set(entries(tiny)) - set(known)
     with new.open("rb") as file:
-        tokens = read_tokens(file)
+        _, tokens = read_head(file)
     pattern = np.array(tokens[20:30], dtype="<i4").tobytes()
     assert pattern in bytes_of(tiny.parent)
     assert pattern not in before

@@ -183,7 +183,7 @@ def _open(path: Path, key: Key, stack: contextlib.ExitStack) -> _File | None:
     except OSError:
         return None
     try:
-        metadata, tokens = _head(file)
+        metadata, tokens = read_head(file)
         exact = metadata["exact"] == "true"
         ours = (
             metadata["format"] == FORMAT
@@ -198,13 +198,9 @@ def _open(path: Path, key: Key, stack: contextlib.ExitStack) -> _File | None:
     return _File(path, file, tokens, exact)
 
 
-def read_tokens(file: BinaryIO) -> tuple[int, ...]:
-    """The tokens of an entry's file. Raises one of DAMAGED."""
-    return _head(file)[1]
-
-
-def _head(file: BinaryIO) -> tuple[dict[str, str], tuple[int, ...]]:
-    """Metadata and tokens: mx.load would read all of the file. Raises one of DAMAGED.
+def read_head(file: BinaryIO) -> tuple[dict[str, str], tuple[int, ...]]:
+    """Metadata and tokens of an entry's file: mx.load would read all of it. Raises one of
+    DAMAGED.
 
     Format: https://github.com/huggingface/safetensors
     """

@@ -15,7 +15,7 @@ import mlx.core as mx
 import numpy as np
 
 from llm_specdec.engine.prefix_cache import Entry, Key
-from llm_specdec.engine.prefix_cache.disk import DiskTier, read_tokens
+from llm_specdec.engine.prefix_cache.disk import DiskTier, read_head
 from llm_specdec.prefix_store import Cap, Store
 
 KEY = Key({"weights": "none"})
@@ -72,7 +72,7 @@ def _is_right(root: Path, path: Path) -> bool:
     """False for an entry that was evicted meanwhile."""
     try:
         with path.open("rb") as file:
-            tokens = read_tokens(file)
+            _, tokens = read_head(file)
     except FileNotFoundError:
         return False
     found = tier(root).longest(KEY, [*tokens, 0])
