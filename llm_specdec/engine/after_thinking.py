@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from llm_specdec.engine.constraints import Bits, only
+from llm_specdec.engine.constraints import Bits, begun, only
 from llm_specdec.engine.grammar import GrammarConstraint
 from llm_specdec.engine.sections import REASONING, Sections
 
@@ -93,10 +93,7 @@ class AfterThinking:
 
     def _closed(self, at: _At) -> int:
         """Tokens of the way to the answer that stand already."""
-        if at.part == LEADING:
-            return len(at.tokens)
-        sizes = range(len(self._closing) - 1, 0, -1)
-        return next((n for n in sizes if at.tokens[-n:] == self._closing[:n]), 0)
+        return len(at.tokens) if at.part == LEADING else begun(self._closing, at.tokens)
 
     def _only(self, *tokens: int) -> Bits:
         return only(tokens, self._answer.vocab_size)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from llm_specdec.engine.constraints import Bits, only
+from llm_specdec.engine.constraints import Bits, begun, only
 from llm_specdec.engine.sections import REASONING, Sections
 
 
@@ -48,10 +48,7 @@ class Budget:
 
     def _forced(self, at: _At) -> int:
         """Closing tokens that stand already, forced or begun by the model."""
-        if at.forced:
-            return at.forced
-        sizes = range(len(self._closing) - 1, 0, -1)
-        return next((n for n in sizes if at.tail[-n:] == self._closing[:n]), 0)
+        return at.forced or begun(self._closing, at.tail)
 
     def _after(self, at: _At, token: int) -> _At:
         if self._due(at):

@@ -58,6 +58,12 @@ def only(tokens: Sequence[int], vocab_size: int) -> Bits:
     return bits
 
 
+def begun(marker: tuple[int, ...], tail: tuple[int, ...]) -> int:
+    """How many tokens of a marker, short of all, stand at the end of a text already."""
+    sizes = range(len(marker) - 1, 0, -1)
+    return next((n for n in sizes if tail[-n:] == marker[:n]), 0)
+
+
 def tokens_of(bits: Bits) -> list[int]:
     """The tokens that a mask allows, in order."""
     spread = np.unpackbits(bits.astype("<u4").view(np.uint8), bitorder="little")
