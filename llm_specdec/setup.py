@@ -73,7 +73,7 @@ class Setup:
     def admit(self, weights: "Weights", tokens: int) -> None:
         """Raises ResourceError where a run of `tokens` in all would not fit into memory."""
         from llm_specdec import memory
-        from llm_specdec.engine.session import memory_in_use
+        from llm_specdec.engine.device import memory_in_use
 
         memory.admit(
             weights.target,
@@ -109,8 +109,8 @@ class Setup:
         reasoning_tokens: int = 0,
     ) -> receipts.Run:
         """A run that ended, however it ended, in plain numbers."""
+        from llm_specdec.engine.device import peak_memory
         from llm_specdec.engine.phases import SYNC_EVERY
-        from llm_specdec.engine.session import peak_memory
 
         tally, seconds = run.tally, meter.phases()
         return receipts.Run(

@@ -128,9 +128,9 @@ def head_findings(chosen: Choice) -> dict[str, Any]:
     folder = locate(chosen.target, offline=True)
     try:
         memory.check(memory.estimate(anatomy.read(folder), None, tokens=512), memory.budget())
-        from llm_specdec.engine import session
+        from llm_specdec.engine.calibrate import calibrate
 
-        reads, acceptance = session.calibrate(folder)
+        reads, acceptance = calibrate(folder)
     except SpecdecError as error:
         warn(f"the head was not tried with this target: {error}")
         return {}

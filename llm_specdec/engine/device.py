@@ -32,3 +32,13 @@ def wire() -> None:
     limit = info().get("max_recommended_working_set_size")
     if mx.metal.is_available() and limit:
         mx.set_wired_limit(int(limit))
+
+
+def peak_memory() -> int:
+    """Bytes, since `mx.reset_peak_memory`: since the last run was prepared."""
+    return int(mx.get_peak_memory())
+
+
+def memory_in_use() -> int:
+    """Bytes that weights and caches of this process hold now."""
+    return int(mx.get_active_memory())

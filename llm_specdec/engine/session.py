@@ -17,7 +17,7 @@ from llm_specdec.engine.drafters.base import Drafter
 from llm_specdec.engine.drafters.dflash import drafter as dflash
 from llm_specdec.engine.drafters.lookup import LONG_MATCH, LookupDrafter
 from llm_specdec.engine.drafters.model import ModelDrafter
-from llm_specdec.engine.drafters.mtp import MTPDrafter, calibration, load_head
+from llm_specdec.engine.drafters.mtp import load_head
 from llm_specdec.engine.grammar import GrammarConstraint
 from llm_specdec.engine.loop import PREFILL_STEP, Run
 from llm_specdec.engine.measure import measure
@@ -147,7 +147,7 @@ class Session:
 
     def _check_bias(self, sampling: Sampling) -> None:
         highest = max(sampling.logit_bias, default=-1)
-        if highest >= 0 and highest >= self.target.vocab_size:
+        if highest >= self.target.vocab_size:
             raise UsageError(
                 f"logit_bias: the model has no token {highest}: "
                 f"ids end at {self.target.vocab_size - 1}"
@@ -217,39 +217,3 @@ def load_drafter(weights: Weights, target: Target) -> Drafter | None:
         assert weights.drafter is not None
         return dflash.load(weights.drafter, target, bits, group, shortlist=True)
     return None
-
-
-def calibrate(target: Path) -> tuple[str, dict[str, float]]:
-    """Which hidden states the target's own head should read, and its acceptance on the
-    target's answers to fixed prompts for each choice ("final_norm", "last_layer").
-
-    Raises: CheckpointError, UnsupportedError.
-    """
-    session = load(Weights(target, "mtp"))
-    assert isinstance(session.drafter, MTPDrafter)
-    found = []
-    for question in calibration.PROMPTS:
-        prompt = _prompt(session.tokenizer, question)
-        run = session.run(Request(prompt, calibration.LENGTH), Meter(), draft_tokens=0)
-        answer = [token for part in run.tokens() for token in part]
-        found.append(calibration.acceptance(session.drafter, session.target, prompt, answer))
-    means = {reads: sum(one[reads] for one in found) / len(found) for reads in calibration.READS}
-    usual = "final_norm" if session.drafter.taps == ("final_norm",) else "last_layer"
-    return calibration.better(means, usual), means
-
-
-def _prompt(tokenizer: Any, question: str) -> list[int]:
-    if not tokenizer.has_chat_template:
-        return list(tokenizer.encode(question))
-    messages = [{"role": "user", "content": question}]
-    return list(tokenizer.apply_chat_template(messages, add_generation_prompt=True))
-
-
-def peak_memory() -> int:
-    """Bytes, since the last run was prepared."""
-    return int(mx.get_peak_memory())
-
-
-def memory_in_use() -> int:
-    """Bytes that weights and caches of this process hold now."""
-    return int(mx.get_active_memory())
