@@ -15,7 +15,7 @@ from llm_specdec import chat, prefixes, receipts, schemas, settings
 from llm_specdec.errors import ContextError, UsageError
 from llm_specdec.events import Events
 from llm_specdec.notices import tell, warn
-from llm_specdec.options import llm_command, told_apart
+from llm_specdec.options import log_database, told_apart
 from llm_specdec.registry import Pairing
 from llm_specdec.setup import Setup, load, sampling
 from llm_specdec.worker import Job
@@ -56,13 +56,12 @@ class Answer:
         schema: Any = prompt.schema  # llm has made a dict of a class
         self._grammar = None if schema is None else schemas.grammar(schema)
         self._held: GrammarConstraint | None = None  # what keeps to the schema
-        self._log = _log_database()
+        self._log = log_database()
         self._warn()
 
     def stream(self, job: Job) -> Generator[StreamEvent, None, None]:
         """Load, run and leave a receipt, on the thread that runs models."""
         from llm_specdec.engine.phases import Meter
-        from llm_specdec.engine.request import Request
         from llm_specdec.engine.sections import sections_of
         from llm_specdec.engine.target import tokenizer_of
         from llm_specdec.engine.text import TextStream
@@ -74,10 +73,8 @@ class Answer:
         tools = chat.tools_for(self.prompt)
         sections = sections_of(tokenizer, bool(tools))
         rendered = self._rendered(tokenizer, tools)
-        if tools and self._grammar is not None:
-            raise UsageError("tools and a schema at once cannot be kept to: leave one out")
-        if tools and not sections.parse:
-            raise UsageError("mlx-lm cannot read the tool calls of this model: leave -T out")
+        if tools:
+            self._check_tools(sections)
         room = self._room(weights, len(rendered.tokens))  # all that can be refused, before loading
         with meter.loading():
             session = load(weights)
@@ -87,16 +84,7 @@ class Answer:
             prefix_cache = self._prefix_cache(session)
         text = TextStream(tokenizer.detokenizer, self.values["stop"], sections, rendered.opening)
         events = Events(sections, tools, self.prompt, self.response)
-        request = Request(
-            prompt=rendered.tokens,
-            max_tokens=room,
-            eos=frozenset(tokenizer.eos_token_ids),
-            sampling=sampling(self.values),
-            seed=secrets.randbits(63) if self.values["seed"] is None else self.values["seed"],
-            ends_at=text.feed,
-            constraints=self._constraints(session, text, sections, room),
-            boundaries=rendered.shared,
-        )
+        request = self._request(session, rendered, text, sections, room)
         run = session.run(
             request,
             meter,
@@ -119,6 +107,28 @@ class Answer:
         finally:
             tokens.close()  # type: ignore[attr-defined]
             self._leave_receipt(run, meter, request, text)
+
+    def _request(
+        self,
+        session: "Session",
+        rendered: chat.Rendered,
+        text: "TextStream",
+        sections: "Sections",
+        max_tokens: int,
+    ) -> "Request":
+        from llm_specdec.engine.request import Request
+
+        seed = self.values["seed"]
+        return Request(
+            prompt=rendered.tokens,
+            max_tokens=max_tokens,
+            eos=frozenset(session.tokenizer.eos_token_ids),
+            sampling=sampling(self.values),
+            seed=secrets.randbits(63) if seed is None else seed,
+            ends_at=text.feed,
+            constraints=self._constraints(session, text, sections, max_tokens),
+            boundaries=rendered.shared,
+        )
 
     def _history(self) -> list[tuple[int, int]]:
         """Acceptance of the pairing's logged runs, the policy's prior; none with a seed of the
@@ -193,12 +203,17 @@ class Answer:
             )
         default = None if system in ("allow", "forbid") else system
         messages = chat.messages_for(self.prompt, default)
-        if not any(message["content"].strip() for message in messages):
-            raise UsageError("the prompt is empty: give some text")
-        rendered = chat.render(tokenizer, messages, self.values, tools)
-        if not rendered.tokens:
+        spoken = any(message["content"].strip() for message in messages)
+        rendered = chat.render(tokenizer, messages, self.values, tools) if spoken else None
+        if rendered is None or not rendered.tokens:
             raise UsageError("the prompt is empty: give some text")
         return rendered
+
+    def _check_tools(self, sections: "Sections") -> None:
+        if self._grammar is not None:
+            raise UsageError("tools and a schema at once cannot be kept to: leave one out")
+        if not sections.parse:
+            raise UsageError("mlx-lm cannot read the tool calls of this model: leave -T out")
 
     def _warn(self) -> None:
         warnings = self.resolution.warnings
@@ -248,15 +263,3 @@ def _kept_to(
         why = more if constraint.left <= 0 else "nothing that the schema allows could follow"
         warn(f"the JSON is cut and not valid: {why}")
     return {"kind": "schema", "complete": complete, "ended_early": complete and closed}
-
-
-def _log_database() -> str | None:
-    """Where llm will log this response; None where it will not: `-n`, `llm logs off`, and all
-    use from Python, where it is not known whether the caller logs it."""
-    context = llm_command()
-    if context is None:
-        return None
-    params, user = context.params, llm.user_dir()
-    if params.get("no_log") or ((user / "logs-off").exists() and not params.get("log")):
-        return None
-    return str(params.get("database") or user / "logs.db")

@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 import click
+import llm
 
 
 def llm_command() -> click.Context | None:
@@ -28,3 +29,15 @@ def told_apart(model_id: str, options: dict[str, Any]) -> tuple[dict[str, Any], 
         {key: value for key, value in options.items() if key in stored},
         {key: value for key, value in options.items() if key not in stored},
     )
+
+
+def log_database() -> str | None:
+    """Where llm will log this response; None where it will not: `-n`, `llm logs off`, and all
+    use from Python, where it is not known whether the caller logs it."""
+    context = llm_command()
+    if context is None:
+        return None
+    params, user = context.params, llm.user_dir()
+    if params.get("no_log") or ((user / "logs-off").exists() and not params.get("log")):
+        return None
+    return str(params.get("database") or user / "logs.db")
