@@ -1,4 +1,5 @@
-"""What llm's command line was given: it stands in click's context, not in the prompt."""
+"""What llm was told beside the prompt: on its command line, which stands in click's context, and by
+its stored options."""
 
 import sys
 from typing import Any
@@ -21,14 +22,20 @@ def told_apart(model_id: str, options: dict[str, Any]) -> tuple[dict[str, Any], 
     context = llm_command()
     if context is None or "options" not in context.params:
         return {}, options
-    from llm.cli import get_model_options
-
     typed = {key for key, _ in context.params["options"] or ()}
-    stored = get_model_options(model_id).keys() - typed
+    stored = stored_options(model_id).keys() - typed
     return (
         {key: value for key, value in options.items() if key in stored},
         {key: value for key, value in options.items() if key not in stored},
     )
+
+
+def stored_options(model_id: str) -> dict[str, str]:
+    """What `llm models options set` keeps for this id."""
+    from llm.cli import get_model_options
+
+    found: dict[str, str] = get_model_options(model_id)
+    return found
 
 
 def log_database() -> str | None:

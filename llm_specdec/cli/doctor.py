@@ -14,6 +14,7 @@ import click
 from llm_specdec import anatomy, cache_limits, hub, memory, registry, settings
 from llm_specdec.anatomy import Anatomy, fit
 from llm_specdec.errors import CheckFailed, RegistryError, SpecdecError
+from llm_specdec.options import stored_options
 from llm_specdec.registry import BUILT_IN, Pairing, Registry
 from llm_specdec.sizes import gigabytes
 
@@ -293,9 +294,7 @@ def shadowed() -> Findings:
 
 
 def _shadows(model_id: str, pairing: Pairing, profile: str | None) -> Findings:
-    from llm.cli import get_model_options
-
-    resolution = settings.resolve(pairing, profile, get_model_options(model_id), model_id=model_id)
+    resolution = settings.resolve(pairing, profile, stored_options(model_id), model_id=model_id)
     hidden = [
         name
         for name, top in resolution.settings.items()

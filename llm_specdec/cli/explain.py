@@ -8,7 +8,8 @@ import click
 
 from llm_specdec import registry, settings
 from llm_specdec.cli.output import show_value, table, warn
-from llm_specdec.cli.pairings import json_option, stored_options
+from llm_specdec.cli.pairings import json_option
+from llm_specdec.options import stored_options
 from llm_specdec.registry import Pairing
 from llm_specdec.settings import Resolution
 

@@ -10,6 +10,7 @@ from llm_specdec import cache_limits, memory, registry, settings
 from llm_specdec.choose import GATE_FIRST
 from llm_specdec.cli.output import counted, show_value, table, warn
 from llm_specdec.errors import CheckFailed, LogError, SpecdecError, UsageError
+from llm_specdec.options import stored_options
 from llm_specdec.registry import BROKEN, VETOED, Pairing
 from llm_specdec.sizes import gigabytes
 
@@ -77,14 +78,6 @@ def warn_stored(model_id: str, keys: Collection[str]) -> None:
                 f"{key} is shadowed in {model_id} by llm's stored option {value}: "
                 f"llm models options clear {model_id} {key}"
             )
-
-
-def stored_options(model_id: str) -> dict[str, str]:
-    """What `llm models options set` keeps for this id."""
-    from llm.cli import get_model_options
-
-    found: dict[str, str] = get_model_options(model_id)
-    return found
 
 
 def warn_forbidden(pairing: Pairing, profile: str | None, keys: Collection[str]) -> None:
