@@ -1,0 +1,43 @@
+"""Settings: which exist, what they may be, and which layer gave the one in effect.
+
+forms    what a value may be
+known    the table of settings, `check` and `parse`
+layers   `resolve`: the value in effect, and all that it shadows
+"""
+
+from llm_specdec.settings.forms import Choice, Flag, Form, Integer, Object, Size, Text, Texts
+from llm_specdec.settings.known import SETTINGS, check, parse
+from llm_specdec.settings.layers import (
+    LAYERS,
+    Against,
+    Layer,
+    Resolution,
+    Resolved,
+    Value,
+    against_system,
+    lane,
+    resolve,
+)
+
+__all__ = [
+    "LAYERS",
+    "SETTINGS",
+    "Against",
+    "Choice",
+    "Flag",
+    "Form",
+    "Integer",
+    "Layer",
+    "Object",
+    "Resolution",
+    "Resolved",
+    "Size",
+    "Text",
+    "Texts",
+    "Value",
+    "against_system",
+    "check",
+    "lane",
+    "parse",
+    "resolve",
+]

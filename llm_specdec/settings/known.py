@@ -1,0 +1,107 @@
+"""Which settings exist, and their values checked."""
+
+from typing import Any, NamedTuple
+
+from llm_specdec.errors import UsageError
+from llm_specdec.settings.forms import (
+    Choice,
+    Flag,
+    Form,
+    Integer,
+    LogitBias,
+    Number,
+    Object,
+    Text,
+    Texts,
+    Thinking,
+)
+
+
+class Setting(NamedTuple):
+    form: Form
+    default: Any
+    help: str
+    option: bool = True  # may be given with -o and stored by llm
+
+
+# The order is the order of every table that lists settings.
+SETTINGS: dict[str, Setting] = {
+    "temperature": Setting(Number(0, 5), 0.0, "randomness of sampling; 0 is greedy"),
+    "top_p": Setting(
+        Number(0, 1, above=True), 1.0, "smallest set of tokens with this probability; 1 is off"
+    ),
+    "top_k": Setting(Integer(0, 1_000_000), 0, "this many most likely tokens; 0 is off"),
+    "min_p": Setting(
+        Number(0, 1), 0.0, "tokens at least this likely, relative to the likeliest; 0 is off"
+    ),
+    "repetition_penalty": Setting(
+        Number(0, 10, above=True), 1.0, "divide logits of tokens already seen; 1 is off"
+    ),
+    "presence_penalty": Setting(
+        Number(-2, 2), 0.0, "subtract once from logits of tokens already seen; 0 is off"
+    ),
+    "frequency_penalty": Setting(
+        Number(-2, 2), 0.0, "subtract per occurrence from logits of tokens seen; 0 is off"
+    ),
+    "penalty_scope": Setting(
+        Choice("card", "mlx"), "card", "what penalties count: whole history, or the last 20 tokens"
+    ),
+    "logit_bias": Setting(LogitBias(), {}, "add to the logits of these token ids"),
+    "max_tokens": Setting(
+        Integer(1, 10_000_000), None, "longest answer in tokens; by default what fits the context"
+    ),
+    "stop": Setting(Texts(), [], "end the answer before any of these texts"),
+    "seed": Setting(Integer(0, 2**63 - 1), None, "same seed, same text; random by default"),
+    "context": Setting(
+        Integer(16, 100_000_000), None, "context in tokens; by default what the model was made for"
+    ),
+    "kv_bits": Setting(Choice(2, 3, 4, 5, 6, 8), None, "quantise the KV cache to this many bits"),
+    "thinking": Setting(
+        Thinking(), None, "reasoning: on, off or an effort; template's own default"
+    ),
+    "thinking_budget": Setting(
+        Integer(0, 10_000_000), None, "longest thinking in tokens, then the answer must begin"
+    ),
+    "system": Setting(
+        Text(),
+        "allow",
+        "allow, forbid, or the text of a default system prompt",
+        option=False,  # llm keeps the name for -s
+    ),
+    "chat_template_kwargs": Setting(Object(), {}, "further arguments of the chat template"),
+    "draft": Setting(Flag(), True, "false runs the target alone"),
+    "draft_tokens": Setting(Integer(1, 64, "auto"), "auto", "tokens to draft each round"),
+    "prefix_cache": Setting(
+        Flag(), True, "begin with what an earlier prompt has in common; false reads all anew"
+    ),
+}
+
+
+def find(name: str) -> Setting:
+    """Raises UsageError, with the nearest name, where there is no such setting."""
+    try:
+        return SETTINGS[name]
+    except KeyError:
+        import difflib  # slow to import, and only a mistake needs it
+
+        near = difflib.get_close_matches(name, SETTINGS, 1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(SETTINGS)}"
+        raise UsageError(f"unknown setting {name!r}: {hint}") from None
+
+
+def check(name: str, value: object) -> Any:
+    """The typed value as it will be used. Raises UsageError naming the allowed form."""
+    form = find(name).form
+    try:
+        return form.check(value)
+    except (ValueError, TypeError):
+        raise UsageError(f"{name} must be {form.form}, not {value!r}") from None
+
+
+def parse(name: str, text: str) -> Any:
+    """The value that a command line or a stored option says. Raises UsageError."""
+    form = find(name).form
+    try:
+        return form.parse(text)
+    except (ValueError, TypeError, RecursionError):
+        raise UsageError(f"{name} must be {form.form}, not {text!r}") from None
