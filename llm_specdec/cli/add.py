@@ -1,7 +1,6 @@
 """`llm specdec add`: check a target and a drafter, and register them as a pairing."""
 
 import json
-import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -139,9 +138,9 @@ def head_findings(chosen: Choice) -> dict[str, Any]:
 
 def check_names(found: Registry, name: str, aliases: tuple[str, ...], *, replacing: bool) -> None:
     """Raises UsageError where a name is odd, taken here, or taken by another llm model."""
-    taken = {alias: p.name for p in found.pairings.values() for alias in (p.name, *p.aliases)}
+    taken = registry.names_in_use(found.pairings)
     for claimed in (name, *aliases):
-        if not re.fullmatch(registry.NAME, claimed):
+        if not registry.is_name(claimed):
             raise UsageError(f"{claimed!r} is no name: {registry.NAMES_ARE}")
         owner = taken.get(claimed)
         if owner and not (replacing and owner == name):

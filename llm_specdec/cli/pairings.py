@@ -177,7 +177,7 @@ def other_models(found: registry.Registry) -> set[str]:
     """Every id and alias that llm knows and that is not ours."""
     import llm
 
-    ours = set(found.ids()) | {alias for p in found.pairings.values() for alias in p.aliases}
+    ours = {*found.ids(), *registry.names_in_use(found.pairings)}
     return set(llm.get_model_aliases()) - ours
 
 

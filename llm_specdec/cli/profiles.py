@@ -1,7 +1,6 @@
 """`llm specdec profile set, show, remove`: sampling recipes, each a model id of its own."""
 
 import json
-import re
 
 import click
 
@@ -72,7 +71,7 @@ def split(model_id: str) -> tuple[str, str]:
     name, slash, profile = model_id.partition("/")
     if not slash:
         raise UsageError(f"{model_id!r} is no profile: write NAME/PROFILE")
-    if not re.fullmatch(registry.NAME, profile):
+    if not registry.is_name(profile):
         raise UsageError(f"{profile!r} is no profile name: {registry.NAMES_ARE}")
     return name, profile
 
