@@ -1,6 +1,5 @@
 """`llm specdec add`: check a target and a drafter, and register them as a pairing."""
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +9,7 @@ from llm_specdec import registry, settings
 from llm_specdec.cards import Card, stored
 from llm_specdec.choose import Choice, choose
 from llm_specdec.cli import taking
-from llm_specdec.cli.output import warn
+from llm_specdec.cli.output import print_json, warn
 from llm_specdec.cli.pairings import json_option, other_models, show_head
 from llm_specdec.errors import SpecdecError, UsageError
 from llm_specdec.registry import Pairing, Registry
@@ -193,7 +192,7 @@ def report(pairing: Pairing, choice: Choice, card: Card | None, as_json: bool) -
     for warning in choice.warnings:
         warn(warning)
     if as_json:
-        click.echo(json.dumps(pairing.to_dict(), indent=2, ensure_ascii=False))
+        print_json(pairing.to_dict())
         return
     drafter = "" if pairing.drafter == pairing.kind else f", drafter {pairing.drafter}"
     click.echo(f"{pairing.name}: target {pairing.target}{drafter}")

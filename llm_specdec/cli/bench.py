@@ -1,7 +1,6 @@
 """`llm specdec bench`: does a drafter earn its place on this machine?"""
 
 import importlib.util
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from llm_specdec.bench import prompts, table
 from llm_specdec.bench.results import assemble, redact
 from llm_specdec.bench.rules import GATE
 from llm_specdec.bench.store import Store
+from llm_specdec.cli.output import print_json
 from llm_specdec.errors import CheckFailed, ResourceError, UsageError
 
 FAILED = ("vetoed", "broken")
@@ -137,7 +137,7 @@ def list_command(as_json: bool) -> None:
     """All benches and their verdicts, oldest first."""
     rows = Store().benches()
     if as_json:
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        print_json(rows)
         return
     for row in rows:
         click.echo(f"{row['id']:>4}  {row['datetime_utc'][:16]}  {table.title(row)}")
@@ -195,7 +195,7 @@ def _show(found: dict[str, Any], options: dict[str, Any]) -> None:
     if path := options["report"]:
         _write(path, found)
     if options["as_json"]:
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        print_json(found)
     else:
         click.echo(table.text(found))
 

@@ -1,6 +1,5 @@
 """`llm specdec card`: what a model's card, and those of its bases, say about sampling."""
 
-import json
 import textwrap
 from collections.abc import Iterable, Iterator
 
@@ -8,7 +7,7 @@ import click
 
 from llm_specdec import cards, hub
 from llm_specdec.cards import Card, Range
-from llm_specdec.cli.output import WIDTH, show_value, table
+from llm_specdec.cli.output import WIDTH, print_json, show_value, table
 
 MOST_LINES = 20
 
@@ -30,7 +29,7 @@ def card_command(path_or_repo: str, as_json: bool) -> None:
     """
     card = cards.read(hub.read_card(path_or_repo), path_or_repo)
     if as_json:
-        click.echo(json.dumps(card.to_dict(), indent=2, ensure_ascii=False))
+        print_json(card.to_dict())
         return
     for line in describe(card):
         click.echo(line)

@@ -1,6 +1,5 @@
 """`llm specdec doctor`: what is broken or odd in this setup, and the command that mends it."""
 
-import json
 import os
 import shlex
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ import click
 
 from llm_specdec import anatomy, cache_limits, hub, memory, registry, settings
 from llm_specdec.anatomy import Anatomy, fit
+from llm_specdec.cli.output import print_json
 from llm_specdec.errors import CheckFailed, RegistryError, SpecdecError
 from llm_specdec.options import stored_options
 from llm_specdec.registry import BUILT_IN, Pairing, Registry
@@ -51,7 +51,7 @@ def doctor_command(as_json: bool) -> None:
     broken = sum(finding.level == "broken" for finding in found)
     if as_json:
         data = {"ok": not broken, "findings": [asdict(finding) for finding in found]}
-        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        print_json(data)
     else:
         for finding in found:
             click.echo(shown(finding))

@@ -1,13 +1,12 @@
 """`llm specdec explain`: every setting of a model id, and where it comes from."""
 
-import json
 from dataclasses import asdict
 from typing import Any
 
 import click
 
 from llm_specdec import registry, settings
-from llm_specdec.cli.output import show_value, table, warn
+from llm_specdec.cli.output import print_json, show_value, table, warn
 from llm_specdec.cli.pairings import json_option
 from llm_specdec.options import stored_options
 from llm_specdec.registry import Pairing
@@ -51,7 +50,7 @@ def explain_command(model_id: str, options: tuple[tuple[str, str], ...], as_json
             "warnings": resolution.warnings,
             "undecided": undecided,
         }
-        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        print_json(data)
         return
     click.echo("\n".join([*_table(resolution), "", *_below(resolution, lane)]))
     for warning in [*resolution.warnings, *undecided]:

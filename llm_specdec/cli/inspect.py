@@ -1,6 +1,5 @@
 """`llm specdec inspect`: what a checkpoint is and what it takes, before any weight is loaded."""
 
-import json
 import textwrap
 from collections import Counter
 from dataclasses import asdict
@@ -11,6 +10,7 @@ import click
 
 from llm_specdec import memory
 from llm_specdec.anatomy import KIND_WORDS, Anatomy, fit, read
+from llm_specdec.cli.output import print_json
 from llm_specdec.sizes import gigabytes
 
 CONTEXTS = (4096, 32768)  # tokens; the full context is added
@@ -36,7 +36,10 @@ def inspect_command(target: str, drafter: str | None, context: int | None, as_js
       llm specdec inspect ./my-model ./my-drafter --context 16384
     """
     data = report(_read(target), _read(drafter) if drafter else None, context)
-    click.echo(json.dumps(data, indent=2, ensure_ascii=False) if as_json else "\n".join(text(data)))
+    if as_json:
+        print_json(data)
+    else:
+        click.echo("\n".join(text(data)))
 
 
 def _read(name: str) -> Anatomy:

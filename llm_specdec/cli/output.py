@@ -1,5 +1,6 @@
 """How commands print: data on stdout, warnings on stderr, tables of at most 80 columns."""
 
+import json
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,10 @@ def warn(text: str) -> None:
     click.echo(f"warning: {text}", err=True)
 
 
+def print_json(data: Any) -> None:
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+
+
 def show_value(value: Any) -> str:
     """A setting's value as one would type it; unset shows as a dash."""
     if value is None or value in ({}, []):
@@ -23,8 +28,6 @@ def show_value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, list | dict):
-        import json
-
         return json.dumps(value, ensure_ascii=False)
     return str(value).replace("\n", "⏎")
 

@@ -1,6 +1,5 @@
 """`llm specdec list, show, set, remove, enable, disable`: what is in the registry."""
 
-import json
 from collections.abc import Collection
 from typing import Any
 
@@ -8,7 +7,7 @@ import click
 
 from llm_specdec import cache_limits, memory, registry, settings
 from llm_specdec.choose import GATE_FIRST
-from llm_specdec.cli.output import counted, show_value, table, warn
+from llm_specdec.cli.output import counted, print_json, show_value, table, warn
 from llm_specdec.errors import CheckFailed, LogError, SpecdecError, UsageError
 from llm_specdec.options import stored_options
 from llm_specdec.registry import BROKEN, VETOED, Pairing
@@ -118,7 +117,7 @@ def list_command(as_json: bool) -> None:
             }
             for p in pairings
         ]
-        click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
+        print_json(listed)
     elif pairings:
         click.echo("\n".join(_list_table(pairings, _listed_elsewhere(found))))
     else:
@@ -202,7 +201,7 @@ def show_command(name: str, with_costs: bool, recalibrate: bool, as_json: bool) 
         return
     data = pairing.to_dict()
     if as_json:
-        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        print_json(data)
         return
     for key, value in data.items():
         if key not in ("settings", "deviations", "profiles", "card", "head", "fingerprints"):
@@ -246,7 +245,7 @@ def _show_costs(pairing: Pairing, anew: bool, as_json: bool) -> None:
     if found is None:
         raise UsageError(f"{pairing.name} has no costs to show: it does not adapt its draft length")
     if as_json:
-        click.echo(json.dumps(found.as_json(), indent=2))
+        print_json(found.as_json())
         return
     near, far = found.contexts
     curves = {"verify": found.verify, **{f"draft ({kind})": c for kind, c in found.draft.items()}}

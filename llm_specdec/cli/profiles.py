@@ -1,11 +1,10 @@
 """`llm specdec profile set, show, remove`: sampling recipes, each a model id of its own."""
 
-import json
 
 import click
 
 from llm_specdec import registry
-from llm_specdec.cli.output import warn
+from llm_specdec.cli.output import print_json, warn
 from llm_specdec.cli.pairings import (
     deviation_option,
     json_option,
@@ -94,7 +93,7 @@ def show_command(model_id: str, as_json: bool) -> None:
             for name, p in profiles.items()
         ]
         single = listed[0] if "/" in model_id else listed
-        click.echo(json.dumps(single, indent=2, ensure_ascii=False))
+        print_json(single)
         return
     for name, profile in profiles.items():
         show_settings(f"{pairing.name}/{name}", profile.settings, profile.deviations)

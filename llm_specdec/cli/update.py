@@ -1,6 +1,5 @@
 """`llm specdec update`: what a newer card would change for a pairing."""
 
-import json
 from typing import Any, NamedTuple
 
 import click
@@ -8,7 +7,7 @@ import click
 from llm_specdec import card_layers, cards, hub, registry
 from llm_specdec.cards import Card, stored
 from llm_specdec.cli import taking
-from llm_specdec.cli.output import show_value
+from llm_specdec.cli.output import print_json, show_value
 from llm_specdec.cli.pairings import json_option
 
 
@@ -49,7 +48,7 @@ def update_command(name: str, yes: bool, as_json: bool) -> None:
     if as_json:
         listed = [change._asdict() for change in changes]
         data = {"name": pairing.name, "changes": listed, "rejections": rejections, "taken": taken}
-        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        print_json(data)
         return
     for change in changes:
         mode = "" if change.mode == "default" else f"{change.mode}: "
