@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "profile": ("profiles", "Sampling recipes of a pairing, each a model id"),
     "remove": ("pairings", "Take a pairing out of the registry"),
     "set": ("pairings", "Settings of a pairing, for all its profiles"),
-    "show": ("pairings", "One pairing with all that is stored for it"),
+    "show": ("show", "One pairing with all that is stored for it"),
     "update": ("update", "What a newer model card would change, and take it"),
 }
 

@@ -10,7 +10,8 @@ from llm_specdec.cards import Card, stored
 from llm_specdec.choose import Choice, choose
 from llm_specdec.cli import taking
 from llm_specdec.cli.output import print_json, warn
-from llm_specdec.cli.pairings import json_option, other_models, show_head
+from llm_specdec.cli.pairings import json_option, other_models
+from llm_specdec.cli.show import show_head
 from llm_specdec.errors import SpecdecError, UsageError
 from llm_specdec.registry import Pairing, Registry
 

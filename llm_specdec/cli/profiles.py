@@ -1,20 +1,20 @@
 """`llm specdec profile set, show, remove`: sampling recipes, each a model id of its own."""
 
-
 import click
 
 from llm_specdec import registry
-from llm_specdec.cli.output import print_json, warn
-from llm_specdec.cli.pairings import (
+from llm_specdec.cli.assigning import (
+    assignments_argument,
     deviation_option,
-    json_option,
-    other_models,
     parse_settings,
-    show_settings,
+    unset_option,
     warn_forbidden,
     warn_stored,
     write_settings,
 )
+from llm_specdec.cli.output import print_json, warn
+from llm_specdec.cli.pairings import json_option, other_models
+from llm_specdec.cli.show import show_settings
 from llm_specdec.errors import UsageError
 from llm_specdec.registry import Pairing, Profile
 
@@ -30,8 +30,8 @@ def profile_command() -> None:
 
 @profile_command.command(name="set", short_help="Make a profile, or change its settings")
 @click.argument("model_id", metavar="NAME/PROFILE")
-@click.argument("assignments", metavar="[KEY=VALUE]...", nargs=-1)
-@click.option("--unset", multiple=True, metavar="KEY", help="Take a setting away; can be repeated")
+@assignments_argument
+@unset_option
 @deviation_option
 def set_command(
     model_id: str, assignments: tuple[str, ...], unset: tuple[str, ...], deviation: str | None

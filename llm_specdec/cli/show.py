@@ -1,0 +1,100 @@
+"""`llm specdec show`: one pairing with all that is stored for it."""
+
+from typing import Any
+
+import click
+
+from llm_specdec import registry, settings
+from llm_specdec.cli.output import print_json, show_value, table
+from llm_specdec.cli.pairings import json_option
+from llm_specdec.errors import UsageError
+from llm_specdec.registry import Pairing
+
+
+@click.command(name="show", short_help="One pairing with all that is stored for it")
+@click.argument("name")
+@click.option("--costs", "with_costs", is_flag=True, help="What its rounds cost on this machine")
+@click.option("--recalibrate", is_flag=True, help="Measure those costs anew")
+@json_option
+def show_command(name: str, with_costs: bool, recalibrate: bool, as_json: bool) -> None:
+    """One pairing with all that is stored for it.
+
+    What a setting finally is, and why, says llm specdec explain.
+
+    \b
+    Examples:
+      llm specdec show qwen
+      llm specdec show qwen --costs
+    """
+    pairing = registry.load().pairing(name)
+    if with_costs or recalibrate:
+        _show_costs(pairing, recalibrate, as_json)
+        return
+    data = pairing.to_dict()
+    if as_json:
+        print_json(data)
+        return
+    for key, value in data.items():
+        if key not in ("settings", "deviations", "profiles", "card", "head", "fingerprints"):
+            click.echo(f"{key:<20}{show_value(value)}")
+    for role, print_ in pairing.fingerprints.items():
+        click.echo(f"{role + ' fingerprint':<20}{print_[:16]}")
+    if pairing.head:
+        click.echo(f"{'head reads':<20}{show_head(pairing.head)}")
+    show_settings("settings", pairing.settings, pairing.deviations)
+    for profile, own in pairing.profiles.items():
+        show_settings(f"profile {profile}", own.settings, own.deviations)
+    if pairing.card:
+        _show_card(pairing)
+
+
+def _show_card(pairing: Pairing) -> None:
+    from llm_specdec import card_layers
+    from llm_specdec.cli import taking
+
+    kept = card_layers.read(pairing)
+    click.echo("\n".join(taking.report(pairing.name, kept.card, kept.taken)))
+
+
+def show_head(head: dict[str, Any]) -> str:
+    """What calibration chose, and the acceptance that each choice gave."""
+    names = {"final_norm": "after the final norm", "last_layer": "before the final norm"}
+    rates = [f"{names[key]} {rate:.0%}" for key, rate in head.get("acceptance", {}).items()]
+    return f"states {names[head['reads']]}" + (f" (accepted: {', '.join(rates)})" if rates else "")
+
+
+def _show_costs(pairing: Pairing, anew: bool, as_json: bool) -> None:
+    """Milliseconds of a verify pass and of a draft, at a short and a long context."""
+    from llm_specdec import setup
+
+    ready = setup.Setup(pairing, None, settings.resolve(pairing))
+    weights = ready.weights()
+    ready.admit(weights, 0)
+    found = ready.costs(
+        setup.load(weights), tell=lambda text: click.echo(text, err=True), anew=anew
+    )
+    if found is None:
+        raise UsageError(f"{pairing.name} has no costs to show: it does not adapt its draft length")
+    if as_json:
+        print_json(found.as_json())
+        return
+    near, far = found.contexts
+    curves = {"verify": found.verify, **{f"draft ({kind})": c for kind, c in found.draft.items()}}
+    rows = [("milliseconds", f"at {near} tokens", f"at {far} tokens")]
+    rows += [
+        (f"{title} {x}", _shown_ms(pair[0].get(x)), _shown_ms(pair[1].get(x)))
+        for title, pair in curves.items()
+        for x in sorted(pair[0])
+    ]
+    click.echo("\n".join(table(rows)))
+
+
+def _shown_ms(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{1000 * seconds:.1f}"
+
+
+def show_settings(title: str, values: dict[str, Any], reasons: dict[str, str]) -> None:
+    click.echo(f"{title}{':' if values else ': none'}")
+    for key, value in values.items():
+        why = f"  (against the card: {reasons[key]})" if key in reasons else ""
+        click.echo(f"  {key:<18}{show_value(value)}{why}")
