@@ -1,0 +1,151 @@
+"""What `llm specdec inspect` knows, in lines of at most 80 columns."""
+
+import textwrap
+from collections import Counter
+from itertools import groupby
+from typing import Any
+
+from llm_specdec.anatomy import KIND_WORDS
+from llm_specdec.cli.output import WIDTH
+from llm_specdec.sizes import gigabytes
+
+
+def lines(data: dict[str, Any]) -> list[str]:
+    """data: as `inspect.report` gives it."""
+    found = _described(data["target"], data.get("memory", {}).get("context"))
+    if "memory" in data:
+        found += _memory_lines(data["memory"])
+    if data["target"]["kind"] != "target":
+        kind = KIND_WORDS[data["target"]["kind"]]
+        found.append(_row("lane", f"{kind}: a helper, never a target"))
+    elif data["lane"]:
+        found.append(_row("lane", f"{data['lane']['kind']}: {data['lane']['reason']}"))
+    if "drafter" in data:
+        found += ["", *_described(data["drafter"])]
+        match = data["drafter"]["match"]
+        found.append(_row("match", "yes" if match else "no"))
+    if cost := data["draft_cost"]:
+        tokens = cost["tokens_per_pass"]
+        found.append(
+            _row(
+                "draft cost",
+                f"a pass reads {cost['share']:.1%} of a target pass and drafts "
+                f"{'one token' if tokens == 1 else f'{tokens} tokens'}",
+            )
+        )
+    found += [f"problem: {problem}" for problem in data["problems"]]
+    found += [f"warning: {warning}" for warning in data["warnings"]]
+    return [part for line in found for part in _wrapped(line)]
+
+
+def _row(label: str, value: str) -> str:
+    return f"  {label:<13} {value}"
+
+
+def _wrapped(line: str) -> list[str]:
+    line = "".join(c if c.isprintable() else "?" for c in line)  # names come from strangers
+    indent = " " * (16 if line.startswith("  ") else 2)
+    return textwrap.wrap(line, WIDTH, subsequent_indent=indent, break_long_words=False) or [""]
+
+
+def _described(found: dict[str, Any], configured: int | None = None) -> list[str]:
+    rows = {
+        "kind": KIND_WORDS[found["kind"]],
+        "architecture": _architecture(found),
+        "parameters": f"{_count(found['parameters'])}, {found['dtype']}",
+        "quantised": _quantised(found["quantisation"]),
+        "head": _head(found),
+        "caches": _caches(found["caches"]),
+        "tokenizer": _tokenizer(found["tokenizer"]),
+        "context": _context(found["native_context"], configured),
+        "weights": gigabytes(found["weight_bytes"]),
+        "KV per token": _kv(found["kv_bytes_per_token"]),
+    }
+    if found["kind"] == "mtp-sidecar":
+        rows = {key: rows[key] for key in ("kind", "quantised", "head")}
+    notes = [_row("note", note) for note in found["notes"]]
+    return [found["name"], *(_row(*row) for row in rows.items()), *notes]
+
+
+def _context(native: int | None, configured: int | None) -> str:
+    said = f"{native:,} native" if native else "unknown"
+    return f"{said}, {configured:,} configured" if configured not in (None, native) else said
+
+
+def _architecture(found: dict[str, Any]) -> str:
+    name = found["architecture"] or "unnamed"
+    code = ", needs its own code" if found["own_code"] else ""
+    known = "" if found["runnable"] or found["kind"] != "target" else ", unknown to mlx-lm"
+    shape = f"{found['layers']} layers, hidden {found['hidden_size']}"
+    return f"{name} ({found['model_type']}{known}{code}), {shape}"
+
+
+def _count(parameters: int) -> str:
+    return f"{parameters / 1e9:.2f} B" if parameters >= 1e9 else f"{parameters / 1e6:.1f} M"
+
+
+def _quantised(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return "no"
+    base = f"{found['bits']} bits, group {found['group_size']}, {found['method']}"
+    if len(found["mixed"]) > 1:
+        parts = [f"{m['matrices']} × {m['bits']} bits/{m['group_size']}" for m in found["mixed"]]
+        base += f"; mixed: {', '.join(parts)}"
+    if found["config_bits"]:
+        base += f"; the config says {found['config_bits']}"
+    return base
+
+
+def _head(found: dict[str, Any]) -> str:
+    head = found["head"]
+    if head is None:
+        promised = found["head_promised"]
+        return "none" + (f" (the config promises {promised}, the files lack it)" * bool(promised))
+    parts = [
+        head["layout"],
+        f"{head['layers']} layer{'s' * (head['layers'] != 1)}",
+        f"{head['tensors']} tensors",
+        f"{gigabytes(head['bytes'])} in {', '.join(head['files'])}",
+    ]
+    lacks = f"; lacks {', '.join(head['missing'])}" if head["missing"] else ""
+    return ", ".join(parts) + lacks
+
+
+def _caches(caches: list[dict[str, Any]] | None) -> str:
+    if caches is None:
+        return "unknown here, decided when loaded"
+    labels = [f"sliding {c['window']}" if c["window"] else c["kind"] for c in caches]
+    if len({*labels}) == 1:
+        return f"{len(labels)} × {labels[0]}"
+    counts = ", ".join(f"{n} × {label}" for label, n in Counter(labels).items())
+    first = [f"{len(list(run))} {label}" for label, run in groupby(labels)][:2]
+    return f"{counts} ({', '.join(first)}, …)"
+
+
+def _tokenizer(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return "none of its own"
+    parts = [f"{found['type']}, {found['vocabulary']:,} entries"]
+    if eos := found["special_ids"].get("eos"):
+        parts.append(f"ends at {', '.join(map(str, eos))}")
+    parts.append("chat template" if found["chat_template"] else "no chat template")
+    parts += [f"thinking: {found['thinking']}"] * bool(found["thinking"])
+    parts += [f"tools: {found['tools']}"] * bool(found["tools"])
+    return ", ".join(parts)
+
+
+def _kv(nbytes: int | None) -> str:
+    if nbytes == 0:
+        return "none once the windows are full"
+    return "unknown" if nbytes is None else f"{nbytes:,} bytes ({nbytes / 1e6:.3f} MB)"
+
+
+def _memory_lines(found: dict[str, Any]) -> list[str]:
+    needs = [f"{need['tokens']:,} tokens {gigabytes(need['bytes'])}" for need in found["needs"]]
+    largest = found["largest_context"]
+    word = "all of it fits" if largest == found["context"] else f"up to {largest:,} tokens fit"
+    limit = f"{gigabytes(found['limit_bytes'])} {found['limit']}"
+    return [
+        _row("memory", " · ".join(needs)),
+        _row("fits", f"{word if largest else 'not even the weights fit'} ({limit})"),
+    ]
