@@ -1,0 +1,107 @@
+"""A pairing's models: their files, whether they fit each other, and memory."""
+
+import shlex
+from pathlib import Path
+
+from llm_specdec import anatomy, hub, memory, settings
+from llm_specdec.anatomy import Anatomy, fit
+from llm_specdec.checks.finding import Finding, Findings
+from llm_specdec.errors import SpecdecError
+from llm_specdec.registry import BUILT_IN, Pairing
+from llm_specdec.sizes import gigabytes
+
+
+def one_pairing(pairing: Pairing) -> Findings:
+    """Files there, unchanged and still fitting each other; memory enough."""
+    folders: dict[str, Path] = {}
+    for role, place in _roles(pairing).items():
+        try:
+            folders[role] = hub.locate(place, offline=True)
+        except SpecdecError as error:
+            mend = _remove(pairing) if place.startswith(("/", "~", ".")) else _again(pairing)
+            yield Finding("broken", f"{pairing.name}: {role}: {error}", "it cannot run", mend)
+    if len(folders) < len(_roles(pairing)):
+        return
+    changed = [role for role, folder in folders.items() if _changed(pairing, role, folder)]
+    for role in changed:
+        yield Finding(
+            "warning",
+            f"{pairing.name}: the {role}'s files changed since it was added",
+            "its bench results and card values are those of other weights",
+            _again(pairing),
+        )
+    target = anatomy.read(folders["target"])
+    drafter = anatomy.read(folders["drafter"]) if "drafter" in folders else None
+    problems = list(_misfits(pairing, target, drafter))
+    yield from problems
+    yield from _space(pairing, target, drafter)
+    if not changed and not problems:
+        yield Finding("ok", f"{pairing.name}: files are whole and fit each other")
+
+
+def _roles(pairing: Pairing) -> dict[str, str]:
+    drafter = {} if pairing.drafter in BUILT_IN else {"drafter": pairing.drafter}
+    return {"target": pairing.target, **drafter}
+
+
+def _changed(pairing: Pairing, role: str, folder: Path) -> bool:
+    known = pairing.fingerprints.get(role)
+    return known is not None and known != anatomy.fingerprint(folder)
+
+
+def _again(pairing: Pairing, drafter: str | None = None) -> str:
+    """The command that adds a pairing anew, downloads included; settings and profiles stay."""
+    words = [
+        "llm", "specdec", "add", pairing.name, "--force",
+        "--target", pairing.target, "--drafter", drafter or pairing.drafter,
+    ]  # fmt: skip
+    return shlex.join(words)
+
+
+def _remove(pairing: Pairing) -> str:
+    return shlex.join(["llm", "specdec", "remove", pairing.name])
+
+
+def _misfits(pairing: Pairing, target: Anatomy, drafter: Anatomy | None) -> Findings:
+    problems = fit.target_problems(target)
+    if pairing.kind == "mtp" and not (target.head and target.head.usable):
+        problems = [*problems, "the prediction head it drafts with is not in the files"]
+    if drafter is not None and not problems:
+        problems = fit.mismatches(target, drafter)
+    for problem in problems:
+        why = "target and drafter do not fit (any more): it cannot run"
+        yield Finding("broken", f"{pairing.name}: {problem}", why, _again(pairing, "auto"))
+
+
+def _space(pairing: Pairing, target: Anatomy, drafter: Anatomy | None) -> Findings:
+    context = settings.resolve(pairing).values["context"]
+    full = context or target.native_context or memory.STEP
+
+    def fits(tokens: int) -> bool:
+        need = memory.estimate(
+            target,
+            drafter,
+            tokens,
+            drafter_bits=pairing.drafter_bits,
+            drafter_group_size=pairing.drafter_group_size,
+            head=pairing.kind == "mtp",
+        )
+        return need.total <= limit.nbytes
+
+    limit = memory.budget()
+    most = memory.largest_context(fits, full)
+    size = gigabytes(limit.nbytes)
+    if most == 0:
+        yield Finding(
+            "broken",
+            f"{pairing.name}: not even its weights fit ({limit.what}: {size})",
+            "every run is refused",
+            _remove(pairing),
+        )
+    elif most < full:
+        yield Finding(
+            "warning",
+            f"{pairing.name}: {most:,} of {full:,} tokens of context fit ({limit.what}: {size})",
+            "a longer run is refused",
+            f"llm specdec set {shlex.quote(pairing.name)} context={most}",
+        )
