@@ -1,62 +1,85 @@
-"""Imports point downwards: the engine knows nothing of what uses it, and nobody else knows MLX."""
+"""Who may import whom (DESIGN §11). The order is that of the map in the README."""
 
 import ast
-from collections.abc import Iterator
+import re
+from functools import cache
 from pathlib import Path
 
-import pytest
-
-import llm_specdec
-
-ROOT = Path(llm_specdec.__file__).parent
-# What each may import of the package beside itself; lazily, too.
-BELOW = {
-    "engine": {"anatomy", "prefix_store", "errors"},
-    "anatomy": {"errors"},
-    "prefix_store": {"files", "sizes"},
-    "files": set(),
-    "sizes": set(),
-    "errors": set(),
-}
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "llm_specdec"
 MLX = {"mlx", "mlx_lm", "transformers", "tokenizers"}
 NOT_THE_ENGINES = {"llm", "click", "sqlite3", "tomllib", "tomlkit", "huggingface_hub"}
+FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
+
+# Asked for upwards, inside a function: only a pairing with a stored card has such layers.
+UPWARDS = {("settings", "card_layers")}
 
 
-def modules(part: str) -> list[Path]:
-    return sorted((ROOT / part).rglob("*.py")) or [ROOT / f"{part}.py"]
+@cache
+def units():
+    """Modules and packages of the package, as the README maps them, the highest first."""
+    text = (ROOT / "README.md").read_text()
+    block = re.search(r"^llm_specdec/\n((?:  .*\n)+)", text, re.MULTILINE)
+    assert block
+    return re.findall(r"^  (\w+)(?:\.py|/) ", block[1], re.MULTILINE)
 
 
-def imported(path: Path) -> Iterator[str]:
-    """Full names of what a module imports, wherever it does."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+@cache
+def imports():
+    """(importing unit, imported name, whether inside a function) of all but those for types."""
+    return [
+        (path.relative_to(PACKAGE).parts[0].removesuffix(".py"), name, inside)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for name, inside in _imports(ast.parse(path.read_text()), False)
+    ]
 
 
-def ours(path: Path) -> set[str]:
-    names = (name.split(".") for name in imported(path))
-    return {name[1] for name in names if name[0] == "llm_specdec" and len(name) > 1}
+def _imports(node, inside):
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(child, ast.Import):
+            yield from ((alias.name, inside) for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            named = [alias.name for alias in child.names if child.module == PACKAGE.name]
+            yield from ((f"{PACKAGE.name}.{name}", inside) for name in named)
+            yield from [] if named else [(child.module, inside)]
+        else:
+            yield from _imports(child, inside or isinstance(child, FUNCTION))
 
 
-def others(path: Path) -> set[str]:
-    return {name.partition(".")[0] for name in imported(path)}
+def within():
+    """(importing unit, imported unit, inside a function) across the package's own units."""
+    for unit, name, inside in imports():
+        package, _, rest = name.partition(".")
+        other = rest.partition(".")[0]
+        if package == PACKAGE.name and other not in (unit, "__version__"):
+            yield unit, other, inside
 
 
-@pytest.mark.parametrize("part", BELOW)
-def test_the_parts_at_the_bottom_import_what_is_below_them(part):
-    found = {name for path in modules(part) for name in ours(path)}
-    assert found - {part} == BELOW[part]
+def outside():
+    for unit, name, _ in imports():
+        yield unit, name.partition(".")[0]
 
 
-def test_only_the_engine_imports_mlx():
-    inside = set(modules("engine"))
-    users = {path for path in ROOT.rglob("*.py") if others(path) & MLX}
-    assert users and users <= inside
-    assert not {name for path in inside for name in others(path)} & NOT_THE_ENGINES
+def test_the_map_names_every_module():
+    there = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert sorted(units()) == sorted(there - {"__init__", "__pycache__"})
 
 
-def test_nobody_imports_the_command_line_but_its_plugin():
-    above = {path.relative_to(ROOT).parts[0] for path in ROOT.rglob("*.py") if "cli" in ours(path)}
-    assert above == {"plugin.py", "cli"}
+def test_imports_point_down():
+    place = {unit: i for i, unit in enumerate(units())}
+    up = {(unit, other, inside) for unit, other, inside in within() if place[unit] > place[other]}
+    assert up == {(*pair, True) for pair in UPWARDS}
+
+
+def test_the_engine_alone_imports_mlx():
+    assert {unit for unit, name in outside() if name in MLX} == {"engine"}
+
+
+def test_the_engine_is_imported_only_once_something_runs():
+    assert {unit for unit, other, inside in within() if other == "engine" and not inside} == set()
+
+
+def test_the_engine_knows_nothing_of_llm_of_the_settings_file_and_of_the_log():
+    assert {name for unit, name in outside() if unit == "engine"} & NOT_THE_ENGINES == set()
