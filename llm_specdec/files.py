@@ -9,15 +9,15 @@ LOCK_SECONDS = 10
 
 
 @contextlib.contextmanager
-def locked(path: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Hold the lock beside `path` (its folder is made).
 
-    Raises: TimeoutError where another process keeps it, OSError.
+    Raises: TimeoutError where another process keeps it for LOCK_SECONDS, OSError.
     """
     from filelock import FileLock, Timeout
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path.with_name(path.name + ".lock"), timeout=seconds)
+    lock = FileLock(path.with_name(path.name + ".lock"), timeout=LOCK_SECONDS)
     try:
         lock.acquire()
     except Timeout:

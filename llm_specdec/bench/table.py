@@ -112,12 +112,12 @@ def phases(row: Row) -> str:
     return " ".join(f"{name} {share:.0f}%" for name, share in shown if share >= 0.5)
 
 
-def listed(rate: Row | None, digits: int = 1) -> str:
+def listed(rate: Row | None) -> str:
     """[every run] mean median."""
     if rate is None:
         return "–"
-    runs = ", ".join("–" if run is None else f"{run:.{digits}f}" for run in rate["runs"])
-    return f"[{runs}] mean {rate['mean']:.{digits}f}, median {rate['median']:.{digits}f}"
+    runs = ", ".join("–" if run is None else f"{run:.1f}" for run in rate["runs"])
+    return f"[{runs}] mean {rate['mean']:.1f}, median {rate['median']:.1f}"
 
 
 def seconds(rate: Row | None) -> str:
