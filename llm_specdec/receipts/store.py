@@ -111,9 +111,10 @@ def ensure_view(path: Path | str) -> bool:
         with closing(sqlite3.connect(path)) as db:
             if not _has_turns(db):
                 _migrate(db)
-            return _make_view(db)
+            _make_view(db)
     except sqlite3.Error:
         return False
+    return True
 
 
 def runs(path: Path | str, n: int = 0, model: str | None = None) -> list[Logged]:
@@ -197,17 +198,16 @@ def _migrate(db: sqlite3.Connection) -> None:
     migrate(sqlite_utils.Database(db))
 
 
-def _make_view(db: sqlite3.Connection) -> bool:
-    """True once the view of this version stands in `db`."""
+def _make_view(db: sqlite3.Connection) -> None:
+    """Put this version of the view in the place of any other."""
     query = "select sql from sqlite_master where type = 'view' and name = 'specdec_runs'"
     found = db.execute(query).fetchone()
     if found and found[0] == VIEW:
-        return True
+        return
     with db:
         db.execute("begin immediate")
         db.execute("drop view if exists specdec_runs")
         db.execute(VIEW)
-    return True
 
 
 def _logged(path: Path | str, row: tuple[Any, ...]) -> Logged:
