@@ -21,22 +21,21 @@ def disk_cap(limit: int | None, held: int, free: int) -> Cap:
     limit: the user's own, None without one. held, free: bytes in the folder, bytes free.
     """
     disk = free + held
-    rules = [Cap(max(0, disk - STAYS_FREE), "10 GiB of disk stay free")]
-    if limit is None:
-        rules += [Cap(disk // 4, "a quarter of free disk"), Cap(DEFAULT, "10 GiB, the default")]
-    else:
-        rules.append(Cap(limit, "your limit", own=True))
-    return min(rules, key=lambda rule: rule.nbytes)
+    most = Cap(max(0, disk - STAYS_FREE), "10 GiB of disk stay free")
+    usual = [Cap(disk // 4, "a quarter of free disk"), Cap(DEFAULT, "10 GiB, the default")]
+    return _least(most, limit, usual)
 
 
 def hot_cap(limit: int | None, memory: int) -> Cap:
     """The cap in memory, in one process. memory: bytes that the machine has."""
-    rules = [Cap(memory // 2, "half of memory")]
-    if limit is None:
-        rules += [Cap(memory // 8, "an eighth of memory"), Cap(HOT_DEFAULT, "4 GiB, the default")]
-    else:
-        rules.append(Cap(limit, "your limit", own=True))
-    return min(rules, key=lambda rule: rule.nbytes)
+    usual = [Cap(memory // 8, "an eighth of memory"), Cap(HOT_DEFAULT, "4 GiB, the default")]
+    return _least(Cap(memory // 2, "half of memory"), limit, usual)
+
+
+def _least(most: Cap, limit: int | None, usual: list[Cap]) -> Cap:
+    """The user's limit, or what is usual without one; never more than `most`."""
+    rules = usual if limit is None else [Cap(limit, "your limit", own=True)]
+    return min([most, *rules], key=lambda rule: rule.nbytes)
 
 
 def disk(known: Registry, held: int, free: int) -> Cap:
@@ -46,11 +45,7 @@ def disk(known: Registry, held: int, free: int) -> Cap:
 
 def hot(known: Registry) -> Cap:
     """The cap in memory that the registry and this machine allow."""
-    return hot_here(known.cache.get("hot"))
-
-
-def hot_here(limit: int | None) -> Cap:
-    return hot_cap(limit, memory_here())
+    return hot_cap(known.cache.get("hot"), memory_here())
 
 
 def memory_here() -> int:
