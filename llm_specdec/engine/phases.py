@@ -2,7 +2,7 @@
 
 Device work is asynchronous, so a split of a round into draft and verify needs a
 synchronisation between them. The first rounds of each draft length and then one in
-`sync_every` are synchronised and give the split; the others contribute their exact total,
+SYNC_EVERY are synchronised and give the split; the others contribute their exact total,
 divided in the proportions of the synchronised rounds of the same length (DESIGN §4.8).
 """
 
@@ -44,10 +44,6 @@ class Meter:
         self._start += gone
         self._mark += gone
 
-    def skip(self) -> None:
-        """Leave the time since the last mark to `other`."""
-        self._mark = self._clock()
-
     def add(self, phase: str) -> None:
         """Book the time since the last mark before the rounds: `restore` or `prefill`."""
         self._before[phase] += self._lap()
@@ -60,7 +56,7 @@ class Meter:
         """Start a round with `length` draft tokens asked for; True when it is to be
         synchronised."""
         self._current = defaultdict(float)
-        self.skip()
+        self._mark = self._clock()  # what came before is left to `other`
         seen = self._rounds[length]
         self._rounds[length] += 1
         return seen < SYNC_FIRST or seen % SYNC_EVERY == 0

@@ -37,17 +37,15 @@ class Tally:
     accepted: int = 0
     lengths: Counter[int] = field(default_factory=Counter)  # rounds by draft tokens
     positions: Counter[int] = field(default_factory=Counter)  # accepted by position in a draft
-    finish_reason: Literal["stop", "length", "interrupted"] = "interrupted"
-
     by_source: dict[str, list[int]] = field(default_factory=dict)  # [rounds, drafted, accepted]
+    finish_reason: Literal["stop", "length", "interrupted"] = "interrupted"
 
     def count(self, source: str, drafted: int, accepted: int) -> None:
         """Count a round; `source` says who proposed (of no interest where nothing was)."""
         if drafted:
-            counted = self.by_source.setdefault(source, [0, 0, 0])
-            self.by_source[source] = [
-                a + b for a, b in zip(counted, (1, drafted, accepted), strict=True)
-            ]
+            before = self.by_source.get(source, (0, 0, 0))
+            now = (1, drafted, accepted)
+            self.by_source[source] = [a + b for a, b in zip(before, now, strict=True)]
         self.rounds += 1
         self.drafted += drafted
         self.accepted += accepted
