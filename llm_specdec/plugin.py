@@ -1,13 +1,16 @@
 """llm hooks. Imported by every `llm` command, so it imports next to nothing."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import llm
 
 from llm_specdec.cli import specdec
 from llm_specdec.errors import RegistryError
+
+if TYPE_CHECKING:
+    from llm_specdec.registry import Registry
 
 
 @llm.hookimpl
@@ -41,7 +44,7 @@ def _in_own_command() -> bool:
     return context is not None and "specdec" in context.command_path.split()
 
 
-def _register(found: Any, register: Callable[..., None]) -> None:
+def _register(found: "Registry", register: Callable[..., None]) -> None:
     from llm_specdec.model import AsyncSpecdecModel, SpecdecModel
 
     for model_id, (pairing, profile) in found.ids().items():
