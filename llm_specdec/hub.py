@@ -60,10 +60,10 @@ def locate(
             f"{path_or_repo!r} is no folder here and no repository name: "
             "give a folder or OWNER/NAME"
         )
-    return _download(path_or_repo, offline, files)
+    return _download(path_or_repo, files, offline)
 
 
-def read_card(path_or_repo: str, *, offline: bool = False) -> dict[str, dict[str, Any]]:
+def read_card(path_or_repo: str) -> dict[str, dict[str, Any]]:
     """README.md and generation_config.json of a model and, on and on, of its bases.
 
     Returns: name → {README.md: text or None, generation_config.json: object, raw text where
@@ -72,26 +72,26 @@ def read_card(path_or_repo: str, *, offline: bool = False) -> dict[str, dict[str
     """
     from llm_specdec.cards.front import base_models
 
-    cards = {path_or_repo: _read(locate(path_or_repo, offline=offline, files=CARD_FILES))}
+    cards = {path_or_repo: _read(locate(path_or_repo, files=CARD_FILES))}
     queue = base_models(cards[path_or_repo]["README.md"])
     while queue:
         repo = queue.pop(0)
         if repo in cards or not REPO_NAME.fullmatch(repo):
             continue
         try:
-            cards[repo] = _read(_follow(repo, offline))
+            cards[repo] = _read(_follow(repo))
         except HubError:
             continue
         queue += base_models(cards[repo]["README.md"])
     return cards
 
 
-def _follow(repo: str, offline: bool) -> Path:
+def _follow(repo: str) -> Path:
     """The folder of a base's card, by its new name where it was renamed."""
     try:
-        return _download(repo, offline, CARD_FILES)
+        return _download(repo, CARD_FILES)
     except RenamedError as error:
-        return _download(error.name, offline, CARD_FILES)
+        return _download(error.name, CARD_FILES)
 
 
 def _folder(path: str) -> Path:
@@ -130,7 +130,7 @@ def _no_number(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
 
 
-def _download(repo: str, offline: bool, files: tuple[str, ...]) -> Path:
+def _download(repo: str, files: tuple[str, ...], offline: bool = False) -> Path:
     from huggingface_hub import constants, snapshot_download
 
     offline = offline or constants.HF_HUB_OFFLINE
