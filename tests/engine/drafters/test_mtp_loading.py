@@ -117,23 +117,17 @@ def test_a_head_with_a_hole_is_an_error(lost, said, tmp_path):
         load_head(tmp_path / "target", load(tmp_path / "target"))
 
 
-def test_a_head_of_another_width_is_an_error(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "size", "said"),
+    [
+        ("mtp.norm.weight", 32, r"norm.weight has shape \(32,\), \(64,\) is needed"),
+        ("mtp.layers.0.self_attn.q_proj.bias", 64, r"q_proj\.bias has no place"),
+    ],
+)
+def test_a_tensor_that_does_not_fit_is_an_error(name, size, said, tmp_path):
     heads.write(heads.CASES["llama sidecar"], tmp_path / "target")
-    rewrite(
-        tmp_path / "target/mtp.safetensors",
-        lambda tensors: tensors.update({"mtp.norm.weight": mx.ones(32)}),
-    )
-    with pytest.raises(CheckpointError, match=r"norm.weight has shape \(32,\), \(64,\) is needed"):
-        load_head(tmp_path / "target", load(tmp_path / "target"))
-
-
-def test_a_tensor_without_a_place_is_an_error(tmp_path):
-    heads.write(heads.CASES["llama sidecar"], tmp_path / "target")
-    rewrite(
-        tmp_path / "target/mtp.safetensors",
-        lambda tensors: tensors.update({"mtp.layers.0.self_attn.q_proj.bias": mx.ones(64)}),
-    )
-    with pytest.raises(CheckpointError, match=r"q_proj\.bias has no place"):
+    rewrite(tmp_path / "target/mtp.safetensors", lambda t: t.update({name: mx.ones(size)}))
+    with pytest.raises(CheckpointError, match=said):
         load_head(tmp_path / "target", load(tmp_path / "target"))
 
 
