@@ -39,7 +39,21 @@ class Setup:
 
     @cached_property
     def lane(self) -> receipts.Lane:
-        return receipts.Lane(**settings.lane(self.pairing, self.resolution))
+        """The lane that a run starts in: drafting, or off and why."""
+        pairing, draft = self.pairing, self.resolution.settings["draft"]
+        if not draft.value:
+            return receipts.Lane("none", "off", f"draft is false ({draft.source})")
+        if not pairing.enabled:
+            reason = pairing.disabled_reason or "switched off by hand"
+            return receipts.Lane("none", "off", f"pairing disabled: {reason}")
+        if pairing.kind == "none":
+            return receipts.Lane("none", "off", "the pairing has no drafter")
+        said = {
+            "mtp": "the target's own head",
+            "lookup": "text repeated from prompt and answer",
+        }.get(pairing.drafter, f"drafter {pairing.drafter}")
+        tokens = self.values["draft_tokens"]
+        return receipts.Lane(pairing.kind, "drafting", f"{said}, draft tokens {tokens}")
 
     def context(self, native: int) -> int:
         """Tokens that prompt and answer may have together, of a model made for `native`.

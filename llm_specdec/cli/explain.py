@@ -9,8 +9,10 @@ from llm_specdec import registry, settings
 from llm_specdec.cli.output import print_json, show_value, table, warn
 from llm_specdec.cli.pairings import json_option
 from llm_specdec.options import stored_options
+from llm_specdec.receipts import Lane
 from llm_specdec.registry import Pairing
 from llm_specdec.settings import Resolution
+from llm_specdec.setup import Setup
 
 
 @click.command(name="explain", short_help="Every setting of a model id, and where it comes from")
@@ -39,13 +41,13 @@ def explain_command(model_id: str, options: tuple[tuple[str, str], ...], as_json
     pairing, profile = registry.load().find(model_id)
     own_id = pairing.name if "/" not in model_id else f"{pairing.name}/{profile}"
     resolution = settings.resolve(pairing, profile, stored_options(own_id), dict(options), own_id)
-    lane = settings.lane(pairing, resolution)
+    lane = Setup(pairing, profile, resolution).lane
     undecided = _undecided(pairing, resolution)
     if as_json:
         data = {
             "id": own_id,
             "settings": {name: _as_dict(s) for name, s in resolution.settings.items()},
-            "lane": lane,
+            "lane": asdict(lane),
             "deviations": resolution.deviations,
             "warnings": resolution.warnings,
             "undecided": undecided,
@@ -89,9 +91,9 @@ def _table(resolution: Resolution) -> list[str]:
     return table(rows)
 
 
-def _below(resolution: Resolution, lane: dict[str, str]) -> list[str]:
+def _below(resolution: Resolution, lane: Lane) -> list[str]:
     reasons = [
         f"deviation: {d['setting']} {show_value(d['value'])} ({d['layer']}): {d['reason']}"
         for d in resolution.deviations
     ]
-    return [*reasons, f"lane: {lane['kind']}, {lane['state']}: {lane['reason']}"]
+    return [*reasons, f"lane: {lane.kind}, {lane.state}: {lane.reason}"]

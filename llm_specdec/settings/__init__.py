@@ -15,7 +15,6 @@ from llm_specdec.settings.layers import (
     Resolved,
     Value,
     against_system,
-    lane,
     resolve,
 )
 
@@ -37,7 +36,6 @@ __all__ = [
     "Value",
     "against_system",
     "check",
-    "lane",
     "parse",
     "resolve",
 ]

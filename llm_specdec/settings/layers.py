@@ -170,25 +170,3 @@ def against_system(resolution: Resolution) -> str | None:
     if not place or any(d["setting"] == "system" for d in resolution.deviations):
         return None
     return f"a system prompt goes against the card: {place} rejects it"
-
-
-def lane(pairing: "Pairing", resolution: Resolution) -> dict[str, str]:
-    """The lane that a run would start in: kind, state (drafting or off) and why."""
-    draft = resolution.settings["draft"]
-    if not draft.value:
-        return {"kind": "none", "state": "off", "reason": f"draft is false ({draft.source})"}
-    if not pairing.enabled:
-        reason = pairing.disabled_reason or "switched off by hand"
-        return {"kind": "none", "state": "off", "reason": f"pairing disabled: {reason}"}
-    if pairing.kind == "none":
-        return {"kind": "none", "state": "off", "reason": "the pairing has no drafter"}
-    said = {
-        "mtp": "the target's own head",
-        "lookup": "text repeated from prompt and answer",
-    }.get(pairing.drafter, f"drafter {pairing.drafter}")
-    tokens = resolution.values["draft_tokens"]
-    return {
-        "kind": pairing.kind,
-        "state": "drafting",
-        "reason": f"{said}, draft tokens {tokens}",
-    }
