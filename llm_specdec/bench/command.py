@@ -28,7 +28,6 @@ def bench(model: str, options: Mapping[str, Any], tell: Callable[[str], None]) -
     tell(f"loading {pairing.name}")
     engine = Sessions(configs, options["max_tokens"], keeps=options["warm"])
     found = _prompts(engine, options)
-    _check_room(engine, found, options["max_tokens"])
     mode = "warm" if options["warm"] else "lanes" if options["lanes"] else "cold"
     plan = Plan(
         asked=Asked(pairing.name, profile, options["against"], mode, options["gate"]),
@@ -96,8 +95,12 @@ def _prompts(engine: Sessions, options: Mapping[str, Any]) -> dict[Case, Sequenc
     if options["prompt_file"]:
         texts = prompts.from_file(options["prompt_file"])
         encoded = {name: engine.encode(text) for name, text in texts}
+        for name, ids in encoded.items():
+            _check_room(engine, name, len(ids), options["max_tokens"])
         return {Case(name, len(ids)): ids for name, ids in encoded.items()}
     contexts = options["contexts"] or (prompts.DEFAULT_TOKENS,)
+    # Before a text is made for it: one of a million tokens takes minutes.
+    _check_room(engine, "--context", max(contexts), options["max_tokens"])
     return {
         Case(text, context): prompts.built_in(text, context, engine.encode)
         for context in sorted(set(contexts))
@@ -105,14 +108,13 @@ def _prompts(engine: Sessions, options: Mapping[str, Any]) -> dict[Case, Sequenc
     }
 
 
-def _check_room(engine: Sessions, found: Mapping[Case, Sequence[int]], max_tokens: int) -> None:
+def _check_room(engine: Sessions, what: str, tokens: int, max_tokens: int) -> None:
     """Raises ContextError for a prompt whose answer would not fit into the context."""
-    for case, ids in found.items():
-        if len(ids) + max_tokens > engine.context:
-            raise ContextError(
-                f"{case.text}: {len(ids)} prompt tokens and {max_tokens} new ones are more than "
-                f"the context of {engine.context}: lower --context or --max-tokens"
-            )
+    if tokens + max_tokens > engine.context:
+        raise ContextError(
+            f"{what}: {tokens} prompt tokens and {max_tokens} new ones are more than "
+            f"the context of {engine.context}: lower --context or --max-tokens"
+        )
 
 
 def _conditions(

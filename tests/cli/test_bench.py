@@ -235,6 +235,20 @@ def test_bad_arguments_exit_2_with_a_clear_line_and_store_nothing(user, engine, 
     assert Store().benches() == []
 
 
+def test_a_context_beyond_the_models_is_refused_before_a_text_is_made_for_it(user, engine):
+    engine.encode = pytest.fail
+    result = bench("qwen", "--context", "64", "--context", "99999999")
+    assert result.exit_code == 1
+    assert "--context: 99999999 prompt tokens and 256 new ones are more than" in result.stderr
+
+
+def test_a_prompt_beyond_the_context_is_named(user, engine, tmp_path):
+    path = tmp_path / "mine.txt"
+    path.write_text("word " * 20_000)
+    result = bench("qwen", "--prompt-file", str(path))
+    assert result.exit_code == 1 and "mine: 33334 prompt tokens" in result.stderr
+
+
 def test_what_cannot_run_is_refused_before_anything_is_stored(user, engine):
     result = bench("qwen", "--context", "19900", "--class", "code")
     assert result.exit_code == 1 and "more than the context of 20000" in result.stderr
