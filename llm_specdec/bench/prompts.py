@@ -91,8 +91,11 @@ def built_in(text: str, tokens: int, encode: Encode) -> list[int]:
     # No tokenizer makes a word of less than one token, so `tokens` words are always enough.
     words = list(itertools.islice(_words(text), tokens))
     fits, too_many = 0, len(words) + 1
-    if len(ids(0)) > tokens:
-        raise UsageError(f"a prompt of {tokens} tokens holds no question: give --context more")
+    if (least := len(ids(0))) > tokens:
+        raise UsageError(
+            f"a prompt of {tokens} tokens holds no question of {text}, which has {least}: "
+            "give --context more"
+        )
     while too_many - fits > 1:
         middle = (fits + too_many) // 2
         if len(ids(middle)) <= tokens:
