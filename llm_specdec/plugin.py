@@ -25,15 +25,16 @@ def register_models(register: Callable[..., None], model_aliases: list[Any]) -> 
     Last, because helpers among the models of other plugins are hidden.
     """
     from llm_specdec import helpers, registry
+    from llm_specdec.notices import warn  # once, though a command may list the models thrice
 
     try:
         found = registry.load()
     except RegistryError as error:
-        click.echo(f"Warning: no specdec models: {error}", err=True)
+        warn(f"no specdec models: {error}")
         return
     if not _in_own_command():  # which say it themselves
         for problem in found.problems.values():
-            click.echo(f"Warning: {problem}", err=True)
+            warn(problem)
     helpers.hide(found, model_aliases)
     if found.pairings:
         _register(found, register)

@@ -237,6 +237,15 @@ def test_a_broken_pipe_ends_quietly(pairings):
     assert run.stderr == ""
 
 
+def test_a_broken_pairing_is_warned_of_once_a_command(llm_user):
+    folder = llm_user / "specdec"
+    folder.mkdir()
+    (folder / "specdec.toml").write_text("[pairings.bad]\ntarget = 3\n")
+    run = cli("-m", "bad", "hi", check=False)  # llm lists its models several times
+    assert run.returncode != 0
+    assert run.stderr.count("pairings.bad.target") == 1
+
+
 def test_a_broken_registry_leaves_other_models_alone(llm_user):
     folder = llm_user / "specdec"
     folder.mkdir()
