@@ -22,7 +22,7 @@ demo: $(READY)
 	@PATH="$(abspath $(BIN)):$$PATH" fixtures/demo.sh
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -1,9 +1,14 @@
 """What several tests share."""
 
+import os
 import signal
 
 import hypothesis
 import pytest
+
+# Tests that run side by side leave each other a core.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("MKL_NUM_THREADS", "1")
 
 import llm_specdec.engine  # noqa: F401  loads a fast BLAS before any test imports mlx
 from fixtures.build import build, default_folder
