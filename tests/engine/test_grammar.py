@@ -160,8 +160,9 @@ def test_sampled_json_is_of_the_schema_too(lane):
 
 
 def test_a_schema_without_end_is_cut_and_says_so():
-    itself = {"type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}, "required": ["n"]}
-    endless = {"$defs": {"n": itself}, "$ref": "#/$defs/n"}
+    # Its circle goes through two parts of an allOf, which `finite` does not put together.
+    parts = [{"properties": {"n": {"$ref": "#"}}}, {"required": ["n"]}]
+    endless = {"type": "object", "allOf": parts}
     written = schema_runs.write("none", endless, 40)
     assert written.constraint is not None
     assert not written.constraint.complete
