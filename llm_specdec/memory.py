@@ -118,10 +118,14 @@ def admit(
     return need
 
 
-def resident(target: Path, drafter: Path | None, bits: int | None, head: bool) -> int:
+def resident(
+    target: Path, drafter: Path | None, bits: int | None, group_size: int | None, head: bool
+) -> int:
     """Bytes of weights that target and drafter take together. Raises CheckpointError."""
     beside = read(drafter) if drafter else None
-    need = estimate(read(target), beside, 0, drafter_bits=bits, head=head)
+    need = estimate(
+        read(target), beside, 0, drafter_bits=bits, drafter_group_size=group_size, head=head
+    )
     return need.target + need.drafter
 
 

@@ -30,6 +30,12 @@ def test_quantising_the_drafter_and_the_cache_lowers_the_need(pair):
     assert need.target_cache == 1024 * 2 * 64 * (1 + 4 / 64)
 
 
+def test_what_lies_in_memory_follows_the_group_size(pair):
+    target, drafter = pair
+    held = memory.resident(target.folder, drafter.folder, 4, 32, head=False)
+    assert held == target.weight_bytes + drafter.parameters * 5 // 8
+
+
 def test_own_head_counts_with_its_cache(tmp_path):
     target = anatomy.read(write_model(tmp_path, shapes=trunk() | qwen_head()))
     need = memory.estimate(target, None, 256)

@@ -101,6 +101,7 @@ def weight_bytes(pairing: Pairing) -> int | None:
             hub.locate(pairing.target, offline=True),
             hub.locate(pairing.drafter, offline=True) if external else None,
             pairing.drafter_bits,
+            pairing.drafter_group_size,
             head=pairing.kind == "mtp",
         )
     except SpecdecError:
