@@ -259,9 +259,9 @@ class Run:
     def _plain(self) -> Iterator[list[int]]:
         """Decode one token a round for as long as no draft is asked for. The pass over a token
         is launched before the host has seen it, so the device never waits for the host."""
+        self.meter.begin_round(0)
         step: Step | None = self._step(mx.array([self._pending], dtype=mx.int32), unseen=0)
         while step and not self._finished:
-            self.meter.begin_round(0)
             token, hidden = step.token, step.hidden
             if token is None:
                 token = self._draw(step.logits)
@@ -276,6 +276,7 @@ class Run:
             self.meter.phase("commit")
             self.meter.end_round(0, synced=True)
             yield tokens
+            self.meter.begin_round(0)
 
     def _goes_on(self) -> bool:
         """Whether a further plain step is likely wanted after the one under way."""

@@ -173,3 +173,24 @@ def test_an_interrupt_while_the_plain_lane_waits_for_a_token(family, rounds):
             got += tokens
     assert run.tally.completion == got
     check(run, family, len(got), "interrupted")
+
+
+def test_every_pass_counts_as_prefill_or_verify(monkeypatch):
+    """The first of some plain steps, too, which is launched before their first round."""
+    now = 0.0
+    run = start("llama", "mixed")
+    run.meter = Meter(lambda: now)
+    run.policy.pick = lambda sources, context: (sources[0], 2 * (context // 3 % 2))
+    forward = run.target.forward
+
+    def slow(*args):
+        nonlocal now
+        now += 1.0
+        return forward(*args)
+
+    monkeypatch.setattr(run.target, "forward", slow)
+    tokens_of(run)
+    assert run.tally.lengths[0] > 5 < run.tally.lengths[2]
+    phases = run.meter.phases()
+    assert phases["prefill"] + phases["verify"] == run.meter.wall
+    assert phases["other"] == 0
