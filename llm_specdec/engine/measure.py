@@ -17,7 +17,7 @@ from llm_specdec.engine.transforms import History
 WIDTHS = (2, 3, 4, 5, 8, 16)
 FAR_WIDTHS = (2, 4, 16)  # attention to a long context grows evenly with the width
 LENGTHS = (1, 2, 4, 7)
-PLAIN_STEPS = 4  # timed together
+PLAIN_STEPS = 2  # timed together
 SEED_TOKENS = 16  # really read; the rest of a long context is made by repeating their state
 
 

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from llm_specdec.engine.costs import Costs
 
 DECAY = 0.97  # a round's weight in the running acceptance, per later round: the last ~33 count
-PLAIN_DECAY = 0.985  # the same, per token decoded while parked
+OTHER_DECAY = 0.985  # the same, per round in which another source drafted or none
 PRIOR_RATE = 0.4  # acceptance believed before anything was seen
 PRIOR_RATES = {"lookup-long": 0.8}  # where it is known better: a long match mostly goes on
 PRIOR_WEIGHT = 3.0  # rounds that this belief is worth
@@ -140,10 +140,9 @@ class Auto:
         for other in self._chosen:
             self._stands[other] += 1
             if other != source:  # what was not tried for long is slowly forgotten
-                self._acceptance[other].fade(PLAIN_DECAY)
+                self._acceptance[other].fade(OTHER_DECAY)
         if not drafted:
             self._plain += 1
-            self._acceptance[source].fade(PLAIN_DECAY)
             return
         self._plain = 0
         self._acceptance[source].update(drafted, accepted)
@@ -178,6 +177,7 @@ class Auto:
             for length, tokens in enumerate(expected)
         ]
         best = max(range(len(rates)), key=rates.__getitem__)
-        # Lengths that are as good as equal must not take turns.
+        # Lengths that are as good as equal must not take turns; a drafter that loses is parked
+        # without delay, and has to promise a gain to come back.
         current = self._chosen.get(source, 0)
-        return best if rates[best] > rates[current] * HYSTERESIS else current
+        return best if not best or rates[best] > rates[current] * HYSTERESIS else current

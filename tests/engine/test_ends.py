@@ -190,7 +190,7 @@ def test_every_pass_counts_as_prefill_or_verify(monkeypatch):
 
     monkeypatch.setattr(run.target, "forward", slow)
     tokens_of(run)
-    assert run.tally.lengths[0] > 5 < run.tally.lengths[2]
+    assert min(run.tally.lengths[0], run.tally.lengths[2]) > 3
     phases = run.meter.phases()
     assert phases["prefill"] + phases["verify"] == run.meter.wall
     assert phases["other"] == 0

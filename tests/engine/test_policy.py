@@ -76,7 +76,7 @@ def test_regret_against_the_best_fixed_length_is_small(trace, curve, capsys):
     assert regret < (0.10 if trace == "alternating" else 0.06)
 
 
-@pytest.mark.parametrize("curve", ["linear", "cliff at 2"])
+@pytest.mark.parametrize("curve", ["linear", "cliff at 2", "flat"])
 def test_a_losing_drafter_is_parked_within_32_rounds_and_costs_little(curve):
     priced = costs(CURVES[curve])
     policy = Auto(priced, {"drafter": LONGEST})
