@@ -14,12 +14,12 @@ DECAY = 0.97  # a round's weight in the running acceptance, per later round: the
 OTHER_DECAY = 0.985  # the same, per round in which another source drafted or none
 PRIOR_RATE = 0.4  # acceptance believed before anything was seen
 PRIOR_RATES = {"lookup-long": 0.8}  # where it is known better: a long match mostly goes on
-PRIOR_WEIGHT = 3.0  # rounds that this belief is worth
+PRIOR_WEIGHT = 2.0  # rounds that this belief is worth
 HISTORY_WEIGHT = 8.0  # rounds that the pairing's logged history is worth
 REPICK = 4  # rounds a chosen length stands before another may replace it
 HYSTERESIS = 1.03  # gain in expected speed that a change of length must promise
 PROBE_SHARE = 0.015  # of the time of a parked drafter's run that probing may cost
-PROBE_EVERY = (16, 48)  # plain tokens between two probes, at least and at most
+PROBE_EVERY = (24, 48)  # plain tokens between two probes, at least and at most
 
 
 class Policy(Protocol):
