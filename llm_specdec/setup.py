@@ -107,11 +107,12 @@ class Setup:
         anew: bool = False,
     ) -> "Costs | None":
         """What rounds cost here, where the draft length adapts to it; measured on first use,
-        unless the answer is too short to win those seconds back."""
+        unless the answer is too short to win those seconds back; with a seed of the user's own
+        always, as its text must not depend on what ran before."""
         if self.lane.state != "drafting" or self.values["draft_tokens"] != "auto":
             return None
-        longest = self.values["max_tokens"]
-        worth = anew or longest is None or longest >= WORTH_MEASURING
+        longest, seeded = self.values["max_tokens"], self.values["seed"] is not None
+        worth = anew or seeded or longest is None or longest >= WORTH_MEASURING
         return costs.costs_for(loaded, self.values["kv_bits"], tell=tell, anew=anew, measure=worth)
 
     def measured(
