@@ -3,7 +3,8 @@
     python -m benchmarks.growth [none mtp dflash] [--contexts 256 1024 4096 8064] [--max-tokens 64]
 
 Host is what a round spends outside draft and verify: going back after a rejection,
-bookkeeping, whatever runs between rounds. Milliseconds a round, medians over the runs; the
+bookkeeping, whatever runs between rounds. Drafts have one length, so that rounds are alike
+at every context. Milliseconds a round, medians over the runs; the
 last line of a lane sets the longest context against the shortest.
 """
 
@@ -16,7 +17,6 @@ from dataclasses import dataclass
 from benchmarks import harness
 from benchmarks.efficiency import FOLDERS
 from benchmarks.harness import prompts
-from llm_specdec.engine.costs import Costs
 from llm_specdec.engine.phases import Meter
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.session import Session
@@ -41,9 +41,9 @@ def prompt_of(tokenizer: object, length: int) -> list[int]:
     return list(itertools.islice(itertools.cycle(ids), length))
 
 
-def decoded(loaded: Session, costs: Costs, prompt: list[int], max_tokens: int) -> Row:
+def decoded(loaded: Session, draft_tokens: int, prompt: list[int], max_tokens: int) -> Row:
     meter = Meter()
-    run = loaded.run(Request(prompt, max_tokens), meter, "auto", costs=costs)
+    run = loaded.run(Request(prompt, max_tokens), meter, draft_tokens)
     for _ in run.tokens():
         pass
     phases, rounds = meter.phases(), run.tally.rounds
@@ -66,6 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("lanes", nargs="*", default=["none", "mtp"])
     parser.add_argument("--contexts", type=int, nargs="+", default=[256, 1024, 4096, 8064])
+    parser.add_argument("--draft-tokens", type=int, default=1)
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--runs", type=int, default=2)
     args = parser.parse_args()
@@ -73,10 +74,13 @@ def main() -> None:
     print("lane    context   tok/s   draft  verify    host  host share")
     for lane in args.lanes:
         loaded = harness.smol(lane, FOLDERS.get(lane, "smollm2"))
-        costs, rows = loaded.costs(), []
+        rows = []
         for context in args.contexts:
             prompt = prompt_of(loaded.tokenizer, context)
-            runs = [decoded(loaded, costs, prompt, args.max_tokens) for _ in range(args.runs)]
+            runs = [
+                decoded(loaded, args.draft_tokens, prompt, args.max_tokens)
+                for _ in range(args.runs)
+            ]
             row = median(runs)
             rows.append(row)
             print(
