@@ -20,16 +20,16 @@ import mlx.core as mx
 from mlx_lm.tokenizer_utils import TokenizerWrapper
 
 from benchmarks import harness
-from llm_specdec.engine.drafters.base import Draw, Proposal
-from llm_specdec.engine.drafters.dflash import drafter as dflash
+from llm_specdec.drafters.dflash import drafter as dflash
+from llm_specdec.engine.drafter import Draw, Proposal
 from llm_specdec.engine.loop import Run
-from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.policy import Fixed
 from llm_specdec.engine.request import Request
-from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.target import Target, load
 from tests import zoo
-from tests.engine.drafters import dflash_checkpoints as checkpoints
+from tests.drafters import dflash_checkpoints as checkpoints
 
 Round = tuple[list[int], list[int]]  # draft tokens, kept tokens
 TINY_TARGETS = ("llama", "qwen3", "qwen3_5")
@@ -123,9 +123,9 @@ def our_rounds(
     eos: frozenset[int],
 ) -> list[Round]:
     noting: Any = Noting(drafter)
-    cache = TargetCache(target.model, max_draft=block)
+    cache = RollbackCache(target.model, max_draft=block)
     request = Request(prompt, max_tokens + block, eos)
-    run = Run(target, cache, noting, Fixed(block - 1), request, Meter())
+    run = Run(target, cache, noting, Fixed(block - 1), request, PhaseTimer())
     kept = [tokens for tokens in run.tokens() if tokens]
     return within(max_tokens, noting.drafts, kept[1:])
 

@@ -23,10 +23,10 @@ from benchmarks import harness
 from benchmarks.dflash_parity import Silent, load_package_drafter
 from benchmarks.harness import Engine, interleaved, ours, prompts, rate, rendered
 from benchmarks.peers import peer_model
+from llm_specdec.drafters.dflash import drafter as dflash
+from llm_specdec.drafters.dflash.drafter import DFlashDrafter
 from llm_specdec.engine import session
-from llm_specdec.engine.drafters.dflash import drafter as dflash
-from llm_specdec.engine.drafters.dflash.drafter import DFlashDrafter
-from llm_specdec.engine.request import Tally
+from llm_specdec.engine.request import RunStats
 from llm_specdec.engine.session import Session, Weights
 
 
@@ -36,7 +36,7 @@ def package_engine(block: int) -> Engine:
     draft = load_package_drafter(harness.models() / "drafters" / "dflash2")
     eos = frozenset(loaded.tokenizer.eos_token_ids)
 
-    def engine(prompt: list[int], max_tokens: int) -> tuple[Iterator[list[int]], Tally | None]:
+    def engine(prompt: list[int], max_tokens: int) -> tuple[Iterator[list[int]], RunStats | None]:
         answers = package.stream_generate(
             model, draft, Silent(eos), mx.array(prompt), block, max_tokens
         )
@@ -86,8 +86,8 @@ def bits(args: argparse.Namespace) -> None:
             runs = interleaved(engines, ids, args.max_tokens, args.runs)
             ratios.append(rate(runs["dflash"]) / rate(runs["none"]))
             for run in runs["dflash"]:
-                assert run.tally is not None
-                accepted, drafted = accepted + run.tally.accepted, drafted + run.tally.drafted
+                assert run.stats is not None
+                accepted, drafted = accepted + run.stats.accepted, drafted + run.stats.drafted
         print(
             f"{width or 'own':>4}  {megabytes:>10.1f}  {accepted / drafted:>19.3f}  "
             f"{statistics.median(ratios):>13.3f}",

@@ -18,14 +18,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.harness import Engine, Timed, interleaved, ours, prompts, rate, rendered, smol
-from llm_specdec.engine.phases import Meter
-from llm_specdec.engine.request import Request, Tally
+from llm_specdec.engine.phases import PhaseTimer
+from llm_specdec.engine.request import Request, RunStats
 from llm_specdec.engine.session import Session
 
 FOLDERS = {"mtp": "smollm2-mtp"}
 
 
-class Synchronised(Meter):
+class Synchronised(PhaseTimer):
     """Splits every round, so that phases are measured and nothing is shared out."""
 
     def begin_round(self, length: int) -> bool:
@@ -49,17 +49,17 @@ def synchronised(loaded: Session, draft_tokens: int, split: list[tuple[float, fl
     """Ours, noting the mean seconds of a draft and of a verify pass of each run."""
     eos = frozenset(loaded.tokenizer.eos_token_ids)
 
-    def engine(prompt: list[int], max_tokens: int) -> tuple[Iterator[list[int]], Tally]:
-        meter = Synchronised()
-        run = loaded.run(Request(prompt, max_tokens, eos), meter, draft_tokens)
+    def engine(prompt: list[int], max_tokens: int) -> tuple[Iterator[list[int]], RunStats]:
+        timer = Synchronised()
+        run = loaded.run(Request(prompt, max_tokens, eos), timer, draft_tokens)
 
         def tokens() -> Iterator[list[int]]:
             yield from run.tokens()
-            phases, rounds = meter.phases(), run.tally.rounds
-            drafts = rounds - run.tally.lengths[0]
+            phases, rounds = timer.phases(), run.stats.rounds
+            drafts = rounds - run.stats.lengths[0]
             split.append((phases["draft"] / drafts, phases["verify"] / rounds))
 
-        return tokens(), run.tally
+        return tokens(), run.stats
 
     return engine
 
@@ -88,7 +88,7 @@ def measured(
 
 
 def _accepted(runs: Sequence[Timed]) -> float:
-    tallies = [run.tally for run in runs if run.tally is not None]
+    tallies = [run.stats for run in runs if run.stats is not None]
     return sum(t.accepted for t in tallies) / sum(t.rounds for t in tallies)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from benchmarks import harness
 from benchmarks.efficiency import FOLDERS
 from benchmarks.harness import prompts
-from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.session import Session
 
@@ -42,15 +42,15 @@ def prompt_of(tokenizer: object, length: int) -> list[int]:
 
 
 def decoded(loaded: Session, draft_tokens: int, prompt: list[int], max_tokens: int) -> Row:
-    meter = Meter()
-    run = loaded.run(Request(prompt, max_tokens), meter, draft_tokens)
+    timer = PhaseTimer()
+    run = loaded.run(Request(prompt, max_tokens), timer, draft_tokens)
     for _ in run.tokens():
         pass
-    phases, rounds = meter.phases(), run.tally.rounds
+    phases, rounds = timer.phases(), run.stats.rounds
     host = phases["replay"] + phases["commit"] + phases["other"]
-    assert meter.ttft is not None
+    assert timer.ttft is not None
     return Row(
-        rate=(max_tokens - 1) / (meter.wall - meter.ttft),
+        rate=(max_tokens - 1) / (timer.wall - timer.ttft),
         draft=1000 * phases["draft"] / rounds,
         verify=1000 * phases["verify"] / rounds,
         host=1000 * host / rounds,

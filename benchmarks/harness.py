@@ -16,10 +16,10 @@ from fixtures.build import build, default_folder
 from llm_specdec.engine import session
 from llm_specdec.engine import target as targets
 from llm_specdec.engine.costs import Costs
-from llm_specdec.engine.phases import Meter
-from llm_specdec.engine.request import Request, Tally
+from llm_specdec.engine.phases import PhaseTimer
+from llm_specdec.engine.request import Request, RunStats
+from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.engine.session import Session, Weights
-from llm_specdec.engine.transforms import Sampling
 
 TURN = 16  # tokens
 CASES = Path(__file__).parent.parent / "fixtures" / "cases" / "prompts.jsonl"
@@ -39,7 +39,7 @@ class Timed:
 
     tokens: list[int]
     seconds: float
-    tally: Tally | None = None
+    stats: RunStats | None = None
 
     @property
     def decode_tps(self) -> float:
@@ -47,9 +47,9 @@ class Timed:
         return (len(self.tokens) - 1) / self.seconds
 
 
-# Token ids as they come; ours also leaves its tally.
+# Token ids as they come; ours also leaves its stats.
 Stream = Iterator[list[int]]
-Engine = Callable[[list[int], int], tuple[Stream, Tally | None]]
+Engine = Callable[[list[int], int], tuple[Stream, RunStats | None]]
 
 
 def prompts(kinds: Sequence[str]) -> list[Prompt]:
@@ -94,10 +94,10 @@ def ours(
     eos = frozenset(loaded.tokenizer.eos_token_ids)
     seeds = itertools.count()
 
-    def engine(prompt: list[int], max_tokens: int) -> tuple[Stream, Tally | None]:
+    def engine(prompt: list[int], max_tokens: int) -> tuple[Stream, RunStats | None]:
         request = Request(prompt, max_tokens, eos, sampling or Sampling(), next(seeds))
-        run = loaded.run(request, Meter(), draft_tokens, costs=costs)
-        return run.tokens(), run.tally
+        run = loaded.run(request, PhaseTimer(), draft_tokens, costs=costs)
+        return run.tokens(), run.stats
 
     return engine
 
@@ -107,7 +107,7 @@ class Paced:
     do for it, so that a pass launched ahead is paid for by the run it belongs to."""
 
     def __init__(self, engine: Engine, prompt: list[int], max_tokens: int) -> None:
-        self._stream, self._tally = engine(prompt, max_tokens)
+        self._stream, self._stats = engine(prompt, max_tokens)
         self._tokens: list[int] = []
         self._seconds = 0.0
         self.done = False
@@ -122,7 +122,7 @@ class Paced:
         self._settle()
 
     def result(self) -> Timed:
-        return Timed(self._tokens, self._seconds, self._tally)
+        return Timed(self._tokens, self._seconds, self._stats)
 
     def _read(self, least: int) -> None:
         wanted = len(self._tokens) + least

@@ -24,13 +24,14 @@ from unittest.mock import patch
 import mlx.core as mx
 
 from benchmarks import harness
-from llm_specdec.engine import loop, transforms
-from llm_specdec.engine.drawing import Drawing
+from llm_specdec.engine import loop
 from llm_specdec.engine.request import Request
-from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.rollback import RollbackCache
+from llm_specdec.engine.sampling import logits_processors
+from llm_specdec.engine.sampling.draft_sampler import DraftSampler
+from llm_specdec.engine.sampling.logits_processors import History, Sampling
 from llm_specdec.engine.session import Session
 from llm_specdec.engine.target import Target
-from llm_specdec.engine.transforms import History, Sampling
 from tests import zoo
 from tests.engine import chisquare, parity
 
@@ -86,8 +87,8 @@ def real(args: argparse.Namespace) -> bool:
         same = broken = drafted = accepted = 0
         for i, (prompt, plain) in enumerate(zip(ids, expected, strict=True)):
             run = harness.timed(harness.ours(loaded), prompt, args.tokens)
-            assert run.tally is not None
-            drafted, accepted = drafted + run.tally.drafted, accepted + run.tally.accepted
+            assert run.stats is not None
+            drafted, accepted = drafted + run.stats.drafted, accepted + run.stats.accepted
             if sha256(run.tokens) == sha256(plain):
                 same += 1
                 continue
@@ -107,7 +108,7 @@ def sha256(tokens: Sequence[int]) -> str:
     return hashlib.sha256(b"".join(t.to_bytes(4, "little") for t in tokens)).hexdigest()
 
 
-class Untransformed(Drawing):
+class Untransformed(DraftSampler):
     """Lends a drafter no penalties: it proposes what it would have without them."""
 
     def __init__(self, history: History, request: Request, length: int) -> None:
@@ -122,14 +123,14 @@ def penalties(args: argparse.Namespace) -> bool:
     for kind in KINDS[2:]:
         loaded = session(kind)
         cells, texts = [], []
-        for drawing in (Drawing, Untransformed):
-            with patch.object(loop, "Drawing", drawing):
+        for sampler in (DraftSampler, Untransformed):
+            with patch.object(loop, "DraftSampler", sampler):
                 runs = [
                     harness.timed(harness.ours(loaded, sampling=PENALTY), prompt, args.tokens)
                     for text in real_prompts(12)
                     for prompt in [harness.rendered(loaded.tokenizer, text)]
                 ]
-            tallies = [run.tally for run in runs if run.tally]
+            tallies = [run.stats for run in runs if run.stats]
             accepted = sum(t.accepted for t in tallies)
             drafted = sum(t.drafted for t in tallies)
             cells.append(f"{accepted / drafted:.3f} ({accepted} of {drafted})")
@@ -142,7 +143,7 @@ def penalties(args: argparse.Namespace) -> bool:
 def costs(args: argparse.Namespace) -> bool:
     """The shortest of interleaved timings: other work on the machine only adds to them."""
     target = harness.smol("none").target
-    cache = TargetCache(target.model, max_draft=8)
+    cache = RollbackCache(target.model, max_draft=8)
     rng = random.Random(0)
     tokens = [rng.randrange(1000, target.vocab_size) for _ in range(2000)]
     mx.eval(target.forward(mx.array(tokens), cache), cache.arrays())
@@ -157,7 +158,7 @@ def costs(args: argparse.Namespace) -> bool:
         cache.rollback(2000)
 
     def judge(sampling: Sampling) -> None:
-        mx.eval(mx.argmax(transforms.penalise(rows, history, drafts, sampling), axis=-1))
+        mx.eval(mx.argmax(logits_processors.penalise(rows, history, drafts, sampling), axis=-1))
 
     neutral, penalised = partial(judge, Sampling()), partial(judge, PENALTY)
     whole, plain, changed = seconds([verify, neutral, penalised])
@@ -194,7 +195,7 @@ HYBRID = {
 
 def replay(target: Target, verified: int, kept: int) -> list[Callable[[], float]]:
     """Seconds of a rollback that keeps `kept` tokens, and of a forward over them."""
-    cache = TargetCache(target.model, max_draft=verified)
+    cache = RollbackCache(target.model, max_draft=verified)
     mx.eval(target.forward(mx.array(list(range(64))), cache), cache.arrays())
     tokens = list(range(100, 100 + verified))
 

@@ -21,10 +21,10 @@ from mlx_lm.sample_utils import make_sampler
 
 from benchmarks import harness
 from benchmarks.harness import Engine, Prompt, Timed, interleaved, ours, prompts, rate, rendered
-from llm_specdec.engine.request import Tally
+from llm_specdec.engine.request import RunStats
+from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.engine.session import Session
 from llm_specdec.engine.target import Target
-from llm_specdec.engine.transforms import Sampling
 
 HOT = Sampling(temperature=0.8)
 
@@ -37,24 +37,24 @@ def peer_model(folder: str, ours: Target) -> Any:
 
 
 def mlx_lm_engine(draft: bool = False, k: int = 2, temperature: float = 0.0) -> Engine:
-    """mlx_lm.stream_generate; its tally counts what it says came from the draft."""
+    """mlx_lm.stream_generate; its count is of what it says came from the draft."""
     model, tokenizer = peer_model("smollm2", harness.smol().target)
     more: dict[str, Any] = {"sampler": make_sampler(temp=temperature)}
     if draft:
         small = harness.smol("model").drafter._model  # type: ignore[union-attr]
         more |= {"draft_model": peer_model("drafters/model", small)[0], "num_draft_tokens": k}
 
-    def engine(prompt: list[int], max_tokens: int) -> tuple[Any, Tally]:
-        tally = Tally()
+    def engine(prompt: list[int], max_tokens: int) -> tuple[Any, RunStats]:
+        stats = RunStats()
 
         def tokens() -> Any:
             for answer in stream_generate(model, tokenizer, prompt, max_tokens=max_tokens, **more):
-                tally.accepted += answer.from_draft
-                tally.rounds += not answer.from_draft
+                stats.accepted += answer.from_draft
+                stats.rounds += not answer.from_draft
                 yield [answer.token]
-            tally.drafted = k * tally.rounds if draft else 0
+            stats.drafted = k * stats.rounds if draft else 0
 
-        return tokens(), tally
+        return tokens(), stats
 
     return engine
 
@@ -118,7 +118,7 @@ def verdicts(suite: str, runs: Runs) -> None:
         mark = "  ← the peer's best" if name == best and len(peers) > 1 else ""
         print(f"{suite}: ours ÷ {name} = {ratio[name]:.3f}{mark}")
     for name in ["ours", *names]:
-        tallies = [run.tally for found in runs.values() for run in found[name] if run.tally]
+        tallies = [run.stats for found in runs.values() for run in found[name] if run.stats]
         kept, drafted = sum(t.accepted for t in tallies), sum(t.drafted for t in tallies)
         if drafted:
             print(f"  accepted of drafted, {name}: {kept}/{drafted} = {kept / drafted:.3f}")

@@ -23,7 +23,7 @@ import mlx.core as mx
 
 from benchmarks.harness import rendered, smol
 from llm_specdec.bench.prompts import built_in
-from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.prefix_cache import Entry, Key, PrefixCache, RamTier, Tier
 from llm_specdec.engine.prefix_cache.disk import DiskTier
 from llm_specdec.engine.request import Request
@@ -62,12 +62,12 @@ def disk_tier(folder: Path) -> DiskTier:
 def first_token(
     loaded: Session, prompt: list[int], prefix_cache: PrefixCache | None = None, tokens: int = 1
 ) -> tuple[First, list[Entry]]:
-    meter = Meter()
-    run = loaded.run(Request(prompt, tokens), meter, 0, prefix_cache=prefix_cache)
+    timer = PhaseTimer()
+    run = loaded.run(Request(prompt, tokens), timer, 0, prefix_cache=prefix_cache)
     for _ in run.tokens():
         pass
-    assert meter.ttft is not None
-    return First(meter.ttft, meter.phases()["restore"], run.cached), run.entries()
+    assert timer.ttft is not None
+    return First(timer.ttft, timer.phases()["restore"], run.cached), run.entries()
 
 
 def from_disk(lane: str, folder: Path, tokens: int) -> First:

@@ -21,10 +21,9 @@ from unittest.mock import patch
 
 from benchmarks import harness
 from benchmarks.parity import session
-from llm_specdec import schemas
-from llm_specdec.engine import constraints
-from llm_specdec.engine.phases import Meter
-from llm_specdec.engine.request import Request, Tally
+from llm_specdec.constraints import masks, schemas
+from llm_specdec.engine.phases import PhaseTimer
+from llm_specdec.engine.request import Request, RunStats
 from tests.engine import schema_runs
 
 PERSON: dict[str, Any] = {
@@ -56,10 +55,10 @@ class Sum:
     masks: float = 0.0
     broken: list[str] = field(default_factory=list)
 
-    def add(self, tally: Tally, seconds: float) -> None:
-        self.tokens += len(tally.completion)
-        self.drafted += tally.drafted
-        self.accepted += tally.accepted
+    def add(self, stats: RunStats, seconds: float) -> None:
+        self.tokens += len(stats.completion)
+        self.drafted += stats.drafted
+        self.accepted += stats.accepted
         self.seconds += seconds
 
     @property
@@ -76,7 +75,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._row = constraints.row
+        self._row = masks.row
 
     def __call__(self, held: Sequence[Any], drafts: Sequence[int]) -> Any:
         start = time.perf_counter()
@@ -97,9 +96,9 @@ def random_schemas(args: argparse.Namespace) -> bool:
         for lane in schema_runs.LANES:
             for sums, asked in ((held, schema), (free, None)):
                 clock, start = Clock(), time.perf_counter()
-                with patch.object(constraints, "row", clock):
+                with patch.object(masks, "row", clock):
                     written = schema_runs.write(lane, asked, most)
-                sums[lane].add(written.tally, time.perf_counter() - start)
+                sums[lane].add(written.stats, time.perf_counter() - start)
                 sums[lane].masks += clock.seconds
                 if asked is None:
                     continue
@@ -130,26 +129,26 @@ def real(args: argparse.Namespace) -> bool:
     heading()
     for lane in schema_runs.LANES:
         loaded = session(lane)
-        loaded.lexicon  # noqa: B018  read once a process, not in a run
+        loaded.token_table  # noqa: B018  read once a process, not in a run
         for n, text in enumerate(TEXTS[: args.texts]):
             prompt = harness.rendered(loaded.tokenizer, text)
             eos = frozenset(loaded.tokenizer.eos_token_ids)
             for sums in (held, free)[:: 1 if n % 2 else -1]:
                 kept = loaded.constraint(grammar, args.tokens) if sums is held else None
                 request = Request(prompt, args.tokens, eos, constraints=[kept] if kept else [])
-                run, clock = loaded.run(request, Meter(), args.draft_tokens), Clock()
+                run, clock = loaded.run(request, PhaseTimer(), args.draft_tokens), Clock()
                 stream = run.tokens()
                 while not next(stream):  # until the prompt is read
                     pass
                 start = time.perf_counter()
-                with patch.object(constraints, "row", clock):
+                with patch.object(masks, "row", clock):
                     for _ in stream:
                         pass
-                sums[lane].add(run.tally, time.perf_counter() - start)
+                sums[lane].add(run.stats, time.perf_counter() - start)
                 sums[lane].masks += clock.seconds
                 if kept and not kept.complete:
                     held[lane].broken.append(f"{text}: not whole")
-                if kept and texts.setdefault(text, run.tally.completion) != run.tally.completion:
+                if kept and texts.setdefault(text, run.stats.completion) != run.stats.completion:
                     held[lane].broken.append(f"{text}: not the undrafted text")
         line(lane, held[lane], free[lane])
     return sound(held)

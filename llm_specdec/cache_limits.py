@@ -6,8 +6,8 @@ Neither ever takes the last 10 GiB of a disk, whatever was asked for.
 
 import functools
 
+from llm_specdec.pairings.registry import Registry
 from llm_specdec.prefix_store import Cap, Store
-from llm_specdec.registry import Registry
 
 GIB = 2**30
 STAYS_FREE = 10 * GIB  # bytes of disk that the cache never takes

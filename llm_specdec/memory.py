@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from llm_specdec.anatomy import Anatomy, read
-from llm_specdec.anatomy.caches import stepped
-from llm_specdec.anatomy.fit import target_problems
-from llm_specdec.anatomy.weights import element_bytes
+from llm_specdec.checkpoint import Anatomy, read
+from llm_specdec.checkpoint.caches import stepped
+from llm_specdec.checkpoint.fit import target_problems
+from llm_specdec.checkpoint.weights import element_bytes
+from llm_specdec.console.sizes import gigabytes
 from llm_specdec.errors import ResourceError, UnsupportedError
-from llm_specdec.sizes import gigabytes
 
 STEP = 256  # tokens; advice is rounded down to it
 GROUP_SIZE = 64  # elements; of a drafter that is quantised when it is loaded
@@ -158,7 +158,7 @@ def budget(resident: int = 0) -> Budget:
     """
     if not _has_gpu():
         return free(resident)
-    from llm_specdec.engine import device
+    from llm_specdec.engine.hardware import device
 
     limit = device.memory_limit()
     if limit is None:

@@ -10,7 +10,7 @@ from llm_specdec.cli import specdec
 from llm_specdec.errors import RegistryError
 
 if TYPE_CHECKING:
-    from llm_specdec.registry import Registry
+    from llm_specdec.pairings.registry import Registry
 
 
 @llm.hookimpl
@@ -24,8 +24,10 @@ def register_models(register: Callable[..., None], model_aliases: list[Any]) -> 
 
     Last, because helpers among the models of other plugins are hidden.
     """
-    from llm_specdec import helpers, registry
-    from llm_specdec.notices import warn  # once, though a command may list the models thrice
+    from llm_specdec.console.notices import (
+        warn,  # once, though a command may list the models thrice
+    )
+    from llm_specdec.pairings import helpers, registry
 
     try:
         found = registry.load()
@@ -46,7 +48,7 @@ def _in_own_command() -> bool:
 
 
 def _register(found: "Registry", register: Callable[..., None]) -> None:
-    from llm_specdec.model import AsyncSpecdecModel, SpecdecModel
+    from llm_specdec.adapter.models import AsyncSpecdecModel, SpecdecModel
 
     for model_id, (pairing, profile) in found.ids().items():
         aliases = pairing.aliases if model_id == pairing.name else []

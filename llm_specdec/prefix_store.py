@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from llm_specdec import files
-from llm_specdec.sizes import gigabytes
+from llm_specdec.console.sizes import gigabytes
 
 # Positions, whether they can be cut, then 16 bits of hash for each of some prefixes.
 ENTRY = re.compile(r"[0-9]{1,9}[tx]-([0-9a-f]{4}){1,20}\.safetensors")

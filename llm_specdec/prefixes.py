@@ -4,7 +4,8 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from llm_specdec import cache_limits, memory, registry
+from llm_specdec import cache_limits, memory
+from llm_specdec.pairings import registry
 
 if TYPE_CHECKING:
     from llm_specdec.engine.prefix_cache import PrefixCache, RamTier

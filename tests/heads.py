@@ -14,7 +14,7 @@ import mlx.core as mx
 from mlx.nn.layers.quantized import quantize
 from mlx.utils import tree_flatten, tree_map_with_path
 
-from llm_specdec.engine.drafters.mtp.head import Head, build
+from llm_specdec.drafters.mtp.head import Head, build
 from tests import zoo
 
 Weights = dict[str, mx.array]

@@ -1,8 +1,9 @@
 import pytest
 
-from llm_specdec import cache_limits, registry
+from llm_specdec import cache_limits
 from llm_specdec.cache_limits import GIB, disk_cap, hot_cap
 from llm_specdec.errors import RegistryError
+from llm_specdec.pairings import registry
 from llm_specdec.prefix_store import Cap
 from llm_specdec.settings import Size
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import llm
 import pytest
 
-from llm_specdec import anatomy, memory
+from llm_specdec import checkpoint, memory
 from llm_specdec.errors import ResourceError, UnsupportedError
 from tests import zoo
 from tests.checkpoints import qwen_head, trunk, write_model
@@ -11,8 +11,8 @@ from tests.checkpoints import qwen_head, trunk, write_model
 
 @pytest.fixture
 def pair(tmp_path):
-    target = anatomy.read(write_model(tmp_path / "target"))
-    return target, anatomy.read(write_model(tmp_path / "drafter"))
+    target = checkpoint.read(write_model(tmp_path / "target"))
+    return target, checkpoint.read(write_model(tmp_path / "drafter"))
 
 
 def test_target_and_drafter_are_both_counted(pair):
@@ -37,7 +37,7 @@ def test_what_lies_in_memory_follows_the_group_size(pair):
 
 
 def test_own_head_counts_with_its_cache(tmp_path):
-    target = anatomy.read(write_model(tmp_path, shapes=trunk() | qwen_head()))
+    target = checkpoint.read(write_model(tmp_path, shapes=trunk() | qwen_head()))
     need = memory.estimate(target, None, 256)
     assert target.head
     assert need.drafter == target.head.nbytes
@@ -70,7 +70,7 @@ def test_weights_that_do_not_fit_are_not_blamed_on_the_context(pair):
 def test_a_run_is_admitted_or_refused_from_files_alone(tmp_path, monkeypatch):
     folder = write_model(tmp_path)
     need = memory.admit(folder, None, 400)
-    assert need.total == memory.estimate(anatomy.read(folder), None, 400).total
+    assert need.total == memory.estimate(checkpoint.read(folder), None, 400).total
     monkeypatch.setattr(memory, "budget", lambda *_: memory.Budget(need.total - 1, "free memory"))
     with pytest.raises(ResourceError, match=r"400 tokens need .* 256 tokens would fit"):
         memory.admit(folder, None, 400)

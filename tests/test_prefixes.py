@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from llm.cli import cli as llm_cli
 
-from llm_specdec import notices, prefixes
+from llm_specdec import prefixes
+from llm_specdec.console import notices
 from llm_specdec.engine.prefix_cache.disk import read_head
 from tests import zoo
 from tests.engine.prefix_cache.disks import read_only, small

@@ -5,7 +5,7 @@ from typing import Any
 import jinja2
 import pytest
 
-from llm_specdec import chat
+from llm_specdec.prompting import chat
 
 CHATML = (
     "{% if messages[0].role != 'system' %}<s>Be good.</s>{% endif %}"

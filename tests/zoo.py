@@ -16,7 +16,7 @@ import mlx.core as mx
 from mlx.nn.layers.base import Module
 from mlx.utils import tree_flatten, tree_map_with_path
 
-from llm_specdec.engine.drafters.base import Draw, Hidden, Proposal, Tap
+from llm_specdec.engine.drafter import Draw, Hidden, Proposal, Tap
 
 VOCAB = 96
 WINDOW = 16

@@ -4,16 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from llm_specdec import hub, registry
-from llm_specdec.anatomy import fingerprint, read
+from llm_specdec import hub
 from llm_specdec.bench import machine, prompts, sessions
 from llm_specdec.bench.rules import Case
 from llm_specdec.bench.runs import Plan, Progress, perform
 from llm_specdec.bench.sessions import Config, Sessions
 from llm_specdec.bench.store import Asked, Store
+from llm_specdec.checkpoint import fingerprint, read
 from llm_specdec.errors import ContextError, UsageError
+from llm_specdec.pairings import registry
+from llm_specdec.pairings.registry import Pairing, Registry
 from llm_specdec.receipts.payload import sha256_of
-from llm_specdec.registry import Pairing, Registry
 
 
 def bench(model: str, options: Mapping[str, Any], tell: Callable[[str], None]) -> dict[str, Any]:

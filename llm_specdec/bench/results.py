@@ -7,7 +7,7 @@ from typing import Any
 
 from llm_specdec.bench import rules
 from llm_specdec.bench.rules import Case
-from llm_specdec.registry import BUILT_IN
+from llm_specdec.pairings.registry import BUILT_IN
 
 
 def assemble(stored: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from llm_specdec import chat, receipts, settings
-from llm_specdec.registry import Pairing
-from llm_specdec.setup import Setup, effective, load, sampling
+from llm_specdec import receipts, settings
+from llm_specdec.backends.setup import Setup, effective, load, sampling
+from llm_specdec.pairings.registry import Pairing
+from llm_specdec.prompting import chat
 
 if TYPE_CHECKING:
     from llm_specdec.engine.prefix_cache import PrefixCache
@@ -155,7 +156,7 @@ class Sessions:
         put: bool = False,
     ) -> receipts.Run:
         """One run, from what `prefix_cache` has of the prompt; `put`: what it kept goes there."""
-        from llm_specdec.engine.phases import Meter
+        from llm_specdec.engine.phases import PhaseTimer
         from llm_specdec.engine.request import Request
 
         setup, (session, load_ms) = self._setups[config], self._loaded[config]
@@ -169,10 +170,10 @@ class Sessions:
             sampling=sampling(values),
             seed=seed,
         )
-        meter = Meter()
+        timer = PhaseTimer()
         run = session.run(
             request,
-            meter,
+            timer,
             draft_tokens=values["draft_tokens"],
             kv_bits=values["kv_bits"],
             costs=costs,
@@ -182,7 +183,7 @@ class Sessions:
             pass
         if prefix_cache and put:
             prefix_cache.keep(run.entries())
-        return setup.measured(run, meter, request, load_ms)
+        return setup.measured(run, timer, request, load_ms)
 
 
 def _load(setup: Setup, tokens: int) -> tuple["Session", float]:

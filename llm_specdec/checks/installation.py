@@ -9,7 +9,7 @@ import llm
 from llm_specdec import cache_limits
 from llm_specdec.checks.finding import Finding, Findings
 from llm_specdec.checks.registered import known
-from llm_specdec.sizes import gigabytes
+from llm_specdec.console.sizes import gigabytes
 
 NEARLY = 0.9  # of the prefix cache's cap
 
@@ -46,7 +46,7 @@ def backend() -> Findings:
 
     Raises ResourceError where mlx has no backend.
     """
-    from llm_specdec.engine import blas, device
+    from llm_specdec.engine.hardware import blas, device
 
     yield Finding("ok", f"device: {device.name()}")
     found, chosen = blas.preload(), os.environ.get(blas.VARIABLE)

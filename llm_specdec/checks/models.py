@@ -3,12 +3,12 @@
 import shlex
 from pathlib import Path
 
-from llm_specdec import anatomy, hub, memory, settings
-from llm_specdec.anatomy import Anatomy, fit
+from llm_specdec import checkpoint, hub, memory, settings
+from llm_specdec.checkpoint import Anatomy, fit
 from llm_specdec.checks.finding import Finding, Findings
+from llm_specdec.console.sizes import gigabytes
 from llm_specdec.errors import SpecdecError
-from llm_specdec.registry import BUILT_IN, Pairing
-from llm_specdec.sizes import gigabytes
+from llm_specdec.pairings.registry import BUILT_IN, Pairing
 
 
 def one_pairing(pairing: Pairing) -> Findings:
@@ -30,8 +30,8 @@ def one_pairing(pairing: Pairing) -> Findings:
             "its bench results and card values are those of other weights",
             _again(pairing),
         )
-    target = anatomy.read(folders["target"])
-    drafter = anatomy.read(folders["drafter"]) if "drafter" in folders else None
+    target = checkpoint.read(folders["target"])
+    drafter = checkpoint.read(folders["drafter"]) if "drafter" in folders else None
     problems = list(_misfits(pairing, target, drafter))
     yield from problems
     yield from _space(pairing, target, drafter)
@@ -46,7 +46,7 @@ def _roles(pairing: Pairing) -> dict[str, str]:
 
 def _changed(pairing: Pairing, role: str, folder: Path) -> bool:
     known = pairing.fingerprints.get(role)
-    return known is not None and known != anatomy.fingerprint(folder)
+    return known is not None and known != checkpoint.fingerprint(folder)
 
 
 def _again(pairing: Pairing, drafter: str | None = None) -> str:

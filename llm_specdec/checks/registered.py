@@ -3,13 +3,14 @@
 import shlex
 from functools import partial
 
-from llm_specdec import registry, settings
-from llm_specdec.bench.standing import standings
+from llm_specdec import settings
+from llm_specdec.adapter.options import stored_options
+from llm_specdec.bench.last_verdict import standings
 from llm_specdec.checks.finding import Finding, Findings, examine
 from llm_specdec.checks.models import one_pairing
 from llm_specdec.errors import RegistryError
-from llm_specdec.options import stored_options
-from llm_specdec.registry import Pairing, Registry
+from llm_specdec.pairings import registry
+from llm_specdec.pairings.registry import Pairing, Registry
 
 
 def registry_file() -> Findings:

@@ -5,15 +5,16 @@ from typing import Any
 
 import click
 
-from llm_specdec import registry, settings
+from llm_specdec import settings
 from llm_specdec.cards import Card, stored
-from llm_specdec.choose import Choice, choose
-from llm_specdec.cli import taking
+from llm_specdec.cli import card_values
 from llm_specdec.cli.output import print_json, warn
 from llm_specdec.cli.pairings import json_option, other_models
 from llm_specdec.cli.show import show_head
 from llm_specdec.errors import SpecdecError, UsageError
-from llm_specdec.registry import Pairing, Registry
+from llm_specdec.pairings import registry
+from llm_specdec.pairings.choose import Choice, choose
+from llm_specdec.pairings.registry import Pairing, Registry
 
 
 @click.command(name="add", short_help="Register a target and its drafter as an llm model")
@@ -44,7 +45,7 @@ from llm_specdec.registry import Pairing, Registry
     default=True,
     help="For a target's own head: load the model and try which hidden states suit it",
 )
-@taking.yes_option
+@card_values.yes_option
 @json_option
 def add_command(
     name: str,
@@ -98,8 +99,8 @@ def add_command(
         fingerprints=chosen.fingerprints,
         head=head_findings(chosen) if calibrate and chosen.kind == "mtp" else {},
     )
-    card = taking.read_card(name, chosen.target)
-    taken = card is not None and taking.agreed(card, yes)
+    card = card_values.read_card(name, chosen.target)
+    taken = card is not None and card_values.agreed(card, yes)
     with registry.edit() as document:
         put(document, pairing, tokens, stored.dump(card, taken=taken) if card else {})
     report(registry.load().pairing(name), chosen, card, as_json)
@@ -121,12 +122,12 @@ def check_bits(chosen: Choice) -> None:
 def head_findings(chosen: Choice) -> dict[str, Any]:
     """Which hidden states suit the target's own head; nothing, and a warning, where that
     cannot be tried: the head then reads what its layout says."""
-    from llm_specdec import anatomy, memory
+    from llm_specdec import checkpoint, memory
     from llm_specdec.hub import locate
 
     folder = locate(chosen.target, offline=True)
     try:
-        memory.check(memory.estimate(anatomy.read(folder), None, tokens=512), memory.budget())
+        memory.check(memory.estimate(checkpoint.read(folder), None, tokens=512), memory.budget())
         from llm_specdec.engine.calibrate import calibrate
 
         reads, acceptance = calibrate(folder)
@@ -205,4 +206,6 @@ def report(pairing: Pairing, choice: Choice, card: Card | None, as_json: bool) -
             f"disabled: {pairing.disabled_reason}: llm specdec bench {pairing.name} --gate 15"
         )
     if card:
-        click.echo("\n".join(taking.report(pairing.name, card, bool(pairing.card.get("taken")))))
+        click.echo(
+            "\n".join(card_values.report(pairing.name, card, bool(pairing.card.get("taken"))))
+        )

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from llm_specdec import cache_limits, registry
+from llm_specdec import cache_limits
 from llm_specdec.cli.logs import database_option, log_path
 from llm_specdec.cli.output import counted, table
 from llm_specdec.cli.pairings import json_option
+from llm_specdec.console.sizes import gigabytes
 from llm_specdec.errors import ResourceError, UsageError
+from llm_specdec.pairings import registry
+from llm_specdec.pairings.registry import Registry
 from llm_specdec.prefix_store import Cap, Contents, Store
 from llm_specdec.receipts import Warm, warm_starts
-from llm_specdec.registry import Registry
 from llm_specdec.settings import Size
-from llm_specdec.sizes import gigabytes
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument

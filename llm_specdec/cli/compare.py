@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from llm_specdec import registry
 from llm_specdec.bench import machine
 from llm_specdec.bench.store import Store
 from llm_specdec.cli.logs import database_option, log_path, model_id
 from llm_specdec.cli.output import wrapped
 from llm_specdec.errors import CheckFailed, LogError
+from llm_specdec.pairings import registry
 from llm_specdec.receipts import Side, compare, latest
 from llm_specdec.receipts.compare import FIGURES
 

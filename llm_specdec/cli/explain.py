@@ -5,14 +5,15 @@ from typing import Any
 
 import click
 
-from llm_specdec import registry, settings
+from llm_specdec import settings
+from llm_specdec.adapter.options import stored_options
+from llm_specdec.backends.setup import Setup
 from llm_specdec.cli.output import print_json, show_value, table, warn
 from llm_specdec.cli.pairings import json_option
-from llm_specdec.options import stored_options
+from llm_specdec.pairings import registry
+from llm_specdec.pairings.registry import Pairing
 from llm_specdec.receipts import Lane
-from llm_specdec.registry import Pairing
 from llm_specdec.settings import Resolution
-from llm_specdec.setup import Setup
 
 
 @click.command(name="explain", short_help="Every setting of a model id, and where it comes from")
@@ -63,11 +64,11 @@ def _undecided(pairing: Pairing, resolution: Resolution) -> list[str]:
     """Where the card contradicts itself and nobody has decided, so that the default holds."""
     if not pairing.card:
         return []
-    from llm_specdec import card_layers
-    from llm_specdec.cli import taking
+    from llm_specdec.cli import card_values
+    from llm_specdec.settings import card_layers
 
     return [
-        f"the card is of two minds about {taking.disputed(entry)}: "
+        f"the card is of two minds about {card_values.disputed(entry)}: "
         f"llm specdec set {pairing.name} {entry.setting}=…"
         for entry in card_layers.read(pairing).card.disagreements
         if entry.setting in resolution.settings

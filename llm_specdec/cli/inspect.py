@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from llm_specdec import memory
-from llm_specdec.anatomy import Anatomy, fit, read
+from llm_specdec.checkpoint import Anatomy, fit, read
 from llm_specdec.cli.inspect_text import lines
 from llm_specdec.cli.output import print_json
 

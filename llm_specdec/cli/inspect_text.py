@@ -5,9 +5,9 @@ from collections import Counter
 from itertools import groupby
 from typing import Any
 
-from llm_specdec.anatomy import KIND_WORDS
+from llm_specdec.checkpoint import KIND_WORDS
 from llm_specdec.cli.output import WIDTH
-from llm_specdec.sizes import gigabytes
+from llm_specdec.console.sizes import gigabytes
 
 
 def lines(data: dict[str, Any]) -> list[str]:

@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llm_specdec import cache_limits, memory, registry
-from llm_specdec.choose import GATE_FIRST
-from llm_specdec.cli.assigning import (
+from llm_specdec import cache_limits, memory
+from llm_specdec.cli.key_values import (
     assignments_argument,
     deviation_option,
     parse_settings,
@@ -16,12 +15,14 @@ from llm_specdec.cli.assigning import (
     write_settings,
 )
 from llm_specdec.cli.output import counted, print_json, table, warn
+from llm_specdec.console.sizes import gigabytes
 from llm_specdec.errors import CheckFailed, LogError, SpecdecError, UsageError
-from llm_specdec.registry import BROKEN, VETOED, Pairing
-from llm_specdec.sizes import gigabytes
+from llm_specdec.pairings import registry
+from llm_specdec.pairings.choose import GATE_FIRST
+from llm_specdec.pairings.registry import BROKEN, VETOED, Pairing
 
 if TYPE_CHECKING:
-    from llm_specdec.bench.standing import Standing
+    from llm_specdec.bench.last_verdict import Standing
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Everything as JSON")
 
@@ -67,7 +68,7 @@ def list_command(as_json: bool) -> None:
 
 def _benched(found: registry.Registry) -> dict[str, "Standing"]:
     """pairing → its standing; none, with a warning, where the bench history cannot be read."""
-    from llm_specdec.bench.standing import standings
+    from llm_specdec.bench.last_verdict import standings
 
     try:
         return standings(found)

@@ -2,8 +2,7 @@
 
 import click
 
-from llm_specdec import registry
-from llm_specdec.cli.assigning import (
+from llm_specdec.cli.key_values import (
     assignments_argument,
     deviation_option,
     parse_settings,
@@ -16,7 +15,8 @@ from llm_specdec.cli.output import print_json, warn
 from llm_specdec.cli.pairings import json_option, other_models
 from llm_specdec.cli.show import show_settings
 from llm_specdec.errors import UsageError
-from llm_specdec.registry import Pairing, Profile
+from llm_specdec.pairings import registry
+from llm_specdec.pairings.registry import Pairing, Profile
 
 
 @click.group(name="profile", short_help="Sampling recipes of a pairing, each a model id")

@@ -4,11 +4,12 @@ from typing import Any
 
 import click
 
-from llm_specdec import registry, settings
+from llm_specdec import settings
 from llm_specdec.cli.output import print_json, show_value, table
 from llm_specdec.cli.pairings import json_option
 from llm_specdec.errors import UsageError
-from llm_specdec.registry import Pairing
+from llm_specdec.pairings import registry
+from llm_specdec.pairings.registry import Pairing
 
 
 @click.command(name="show", short_help="One pairing with all that is stored for it")
@@ -49,11 +50,11 @@ def show_command(name: str, with_costs: bool, recalibrate: bool, as_json: bool) 
 
 
 def _show_card(pairing: Pairing) -> None:
-    from llm_specdec import card_layers
-    from llm_specdec.cli import taking
+    from llm_specdec.cli import card_values
+    from llm_specdec.settings import card_layers
 
     kept = card_layers.read(pairing)
-    click.echo("\n".join(taking.report(pairing.name, kept.card, kept.taken)))
+    click.echo("\n".join(card_values.report(pairing.name, kept.card, kept.taken)))
 
 
 def show_head(head: dict[str, Any]) -> str:
@@ -65,7 +66,7 @@ def show_head(head: dict[str, Any]) -> str:
 
 def _show_costs(pairing: Pairing, anew: bool, as_json: bool) -> None:
     """Milliseconds of a verify pass and of a draft, at a short and a long context."""
-    from llm_specdec import setup
+    from llm_specdec.backends import setup
 
     ready = setup.Setup(pairing, None, settings.resolve(pairing))
     weights = ready.weights()

@@ -4,11 +4,13 @@ from typing import Any, NamedTuple
 
 import click
 
-from llm_specdec import card_layers, cards, hub, registry
+from llm_specdec import cards, hub
 from llm_specdec.cards import Card, stored
-from llm_specdec.cli import taking
+from llm_specdec.cli import card_values
 from llm_specdec.cli.output import print_json, show_value
 from llm_specdec.cli.pairings import json_option
+from llm_specdec.pairings import registry
+from llm_specdec.settings import card_layers
 
 
 class Change(NamedTuple):
@@ -22,7 +24,7 @@ class Change(NamedTuple):
 
 @click.command(name="update", short_help="What a newer model card would change, and take it")
 @click.argument("name")
-@taking.yes_option
+@card_values.yes_option
 @json_option
 def update_command(name: str, yes: bool, as_json: bool) -> None:
     """What a newer card of the target would change. Nothing changes until you say so.
@@ -41,7 +43,7 @@ def update_command(name: str, yes: bool, as_json: bool) -> None:
     changes = compare(kept.card if kept and kept.taken else None, new)
     rejections = _rejections(kept.card if kept else None, new)
     pending = bool(changes or rejections)
-    taken = pending and taking.agreed(new, yes)
+    taken = pending and card_values.agreed(new, yes)
     if taken:
         with registry.change(name) as table:
             table["card"] = stored.as_toml(stored.dump(new, taken=True))
@@ -57,7 +59,7 @@ def update_command(name: str, yes: bool, as_json: bool) -> None:
     for rejection in rejections:
         click.echo(rejection)
     for entry in new.disagreements:
-        click.echo(f"left open: {taking.disputed(entry)}")
+        click.echo(f"left open: {card_values.disputed(entry)}")
     if not pending:
         click.echo(f"{pairing.name}: the card says what is stored", err=True)
     elif not taken:

@@ -3,21 +3,17 @@
 session         a target with its drafter in memory: the door to all that follows
 request         what a run is asked for, and what it counts
 loop            a run: propose, verify, accept, roll back, commit
+drafter         what a drafter is to the loop, and what the loop lends it
 target          the target model, one pass at a time
 taps            its hidden states, for drafters that read them
 rollback        its cache, with a way back from rejected draft tokens
-drafters        one module or package for each kind
+sampling        from logits to tokens: processors, draws, acceptance, random keys
 policy          how many draft tokens a round asks for, by costs, which measure finds
-drawing         the run's transforms and keys, lent to a drafter
-transforms      penalties and truncation
-randomness      keys that depend on seed and position alone
-accept          which draft tokens stay, and the token that the target adds
 phases          where the time of a run goes
-sections, text  tokens to text: thinking, answer and tool calls apart
-constraints     which tokens may come next: budget, grammar, closing, after_thinking
+text            tokens to text: thinking, answer and tool calls apart
 prefix_cache    states kept for prompts that begin alike
 calibrate       which hidden states a target's own head reads
-device          what mlx computes on; blas, thin and ahead make its CPU backend fast
+hardware        what mlx computes on; what makes its CPU backend fast
 
 A fast BLAS must be in the process before mlx is, hence the call on import. On Linux the
 mlx package alone computes nothing; that is said here, once, for every command.
@@ -25,7 +21,7 @@ mlx package alone computes nothing; that is said here, once, for every command.
 
 import sys
 
-from llm_specdec.engine import blas
+from llm_specdec.engine.hardware import blas
 from llm_specdec.errors import ResourceError
 
 blas.preload()

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from llm_specdec.engine.drafters.mtp import MTPDrafter, calibration
-from llm_specdec.engine.phases import Meter
+from llm_specdec.drafters.mtp import MTPDrafter, calibration
+from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.session import Weights, load
 
@@ -20,7 +20,7 @@ def calibrate(target: Path) -> tuple[str, dict[str, float]]:
     found = []
     for question in calibration.PROMPTS:
         prompt = _prompt(session.tokenizer, question)
-        run = session.run(Request(prompt, calibration.LENGTH), Meter(), draft_tokens=0)
+        run = session.run(Request(prompt, calibration.LENGTH), PhaseTimer(), draft_tokens=0)
         answer = [token for part in run.tokens() for token in part]
         found.append(calibration.acceptance(session.drafter, session.target, prompt, answer))
     means = {reads: sum(one[reads] for one in found) / len(found) for reads in calibration.READS}

@@ -11,18 +11,19 @@ from typing import Literal, cast
 
 import mlx.core as mx
 
-from llm_specdec.engine import accept, constraints, transforms
-from llm_specdec.engine.drafters.base import Drafter, Hidden, Proposal
-from llm_specdec.engine.drawing import Drawing
-from llm_specdec.engine.phases import Meter
+from llm_specdec.constraints import masks
+from llm_specdec.engine.drafter import Drafter, Hidden, Proposal
+from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.policy import Policy
 from llm_specdec.engine.prefix_cache import Entry, PrefixCache
-from llm_specdec.engine.randomness import Purpose, key
-from llm_specdec.engine.request import Request, Tally
-from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.request import Request, RunStats
+from llm_specdec.engine.rollback import RollbackCache
+from llm_specdec.engine.sampling import accept, logits_processors
+from llm_specdec.engine.sampling.draft_sampler import DraftSampler
+from llm_specdec.engine.sampling.logits_processors import History
+from llm_specdec.engine.sampling.randomness import Purpose, key
 from llm_specdec.engine.taps import Taps
 from llm_specdec.engine.target import Target
-from llm_specdec.engine.transforms import History
 
 PREFILL_STEP = 2048  # tokens a chunk, as mlx-lm's generate_step
 
@@ -38,7 +39,7 @@ class Step:
 
 
 class Run:
-    """Decodes one request; iterate `tokens()` once, then read `tally`, `cached` and `entries()`.
+    """Decodes one request; iterate `tokens()` once, then read `stats`, `cached` and `entries()`.
 
     lookup: proposes in the drafter's place where it has something better, as `policy` judges.
     """
@@ -46,20 +47,20 @@ class Run:
     def __init__(
         self,
         target: Target,
-        cache: TargetCache,
+        cache: RollbackCache,
         drafter: Drafter | None,
         policy: Policy,
         request: Request,
-        meter: Meter,
+        timer: PhaseTimer,
         lookup: Drafter | None = None,
         prefix_cache: PrefixCache | None = None,
     ) -> None:
         self.target, self.cache, self.drafter = target, cache, drafter
         self.drafters = [found for found in (drafter, lookup) if found is not None]
-        self.policy, self.request, self.meter = policy, request, meter
+        self.policy, self.request, self.timer = policy, request, timer
         self.prefix_cache = prefix_cache
         self.taps: Taps | None = None
-        self.tally = Tally()
+        self.stats = RunStats()
         self.history = History(request.prompt, target.vocab_size)
         self.cached = 0  # prompt tokens whose states came from the prefix cache
         self._told = 0  # committed tokens that the drafters know; 0: not known, see `_drafting`
@@ -70,7 +71,7 @@ class Run:
     @property
     def length(self) -> int:
         """Committed tokens, prompt and completion."""
-        return len(self.request.prompt) + len(self.tally.completion)
+        return len(self.request.prompt) + len(self.stats.completion)
 
     def tokens(self) -> Iterator[list[int]]:
         """Yield the tokens of each round as they are committed; none for a part of the prompt."""
@@ -92,14 +93,14 @@ class Run:
         finally:
             self.cache.rollback(min(self.cache.length, self.length - 1))
             self.taps.remove()
-            self.meter.finish()
+            self.timer.finish()
 
     # Prefill
 
     def _restore(self) -> None:
         """Begin with the longest beginning of the prompt whose states are kept."""
         prompt = self.request.prompt
-        self.meter.add("prefill")  # what came before
+        self.timer.add("prefill")  # what came before
         found = self.prefix_cache.longest(prompt) if self.prefix_cache else None
         if found is None:
             with self._drafting(tells=1):
@@ -113,7 +114,7 @@ class Run:
                 drafter.load_state(kept, prompt[: found.length + 1])
         mx.eval(self.cache.arrays(), self._drafter_state())
         self.cached = found.length
-        self.meter.add("restore")
+        self.timer.add("restore")
 
     def _prefill(self) -> Iterator[list[int]]:
         """Read the prompt, a chunk a step, and draw the first token, so that TTFT never hides
@@ -136,8 +137,8 @@ class Run:
             start = stop
         tokens = self._commit(cast(list[int], self._draw(logits[-1:]).tolist()))
         self._extend(tokens, hidden)
-        self.meter.add("prefill")
-        self.meter.first_token()
+        self.timer.add("prefill")
+        self.timer.first_token()
         yield tokens
 
     # What the prefix cache keeps
@@ -147,7 +148,7 @@ class Run:
         where the end's may not be cut, and the end's. None of a run that failed."""
         if self._failed:
             return []
-        tokens = [*self.request.prompt, *self.tally.completion][: self._told]
+        tokens = [*self.request.prompt, *self.stats.completion][: self._told]
         if not self.cache.can_rollback(len(tokens) - 1):  # an interrupt came at a bad moment
             return self._checkpoints
         self.cache.rollback(len(tokens) - 1)
@@ -189,41 +190,41 @@ class Run:
 
     def _round(self, drafter: Drafter, length: int) -> list[int]:
         source = drafter.source
-        synced = self.meter.begin_round(length)
+        synced = self.timer.begin_round(length)
         with self._drafting():
-            drawing = Drawing(self.history, self.request, self.length)
-            proposal = drafter.propose(length, drawing)
+            draw = DraftSampler(self.history, self.request, self.length)
+            proposal = drafter.propose(length, draw)
         if synced:
             mx.eval(proposal.tokens, proposal.probs)
         else:
             mx.async_eval(proposal.tokens)  # the device drafts while the verify pass is built
-        self.meter.phase("draft")
+        self.timer.phase("draft")
 
         before = self.length
         pending = mx.array([self._pending], dtype=mx.int32)
         logits = self.target.forward(mx.concatenate([pending, proposal.tokens]), self.cache)
         tokens, accepted = self._judge(logits, proposal).fetch()
-        self.meter.phase("verify")
+        self.timer.phase("verify")
 
         tokens = self._commit(tokens)
         self.cache.rollback(self.length - 1)
         if synced:
             mx.eval(self.cache.arrays())
-        self.meter.phase("replay")
+        self.timer.phase("replay")
 
         hidden = {tap: rows[: self.length - before] for tap, rows in self._hidden().items()}
         self._extend(tokens, hidden)
-        self.tally.count(source, len(proposal), min(accepted, len(tokens)))
+        self.stats.count(source, len(proposal), min(accepted, len(tokens)))
         self.policy.observe(source, len(proposal), accepted)
-        self.meter.phase("commit")
-        self.meter.end_round(length, synced)
+        self.timer.phase("commit")
+        self.timer.end_round(length, synced)
         return tokens
 
     def _next_draft(self) -> tuple[Drafter | None, int]:
         """Who drafts next and how many tokens, never more than may still be committed; None
         where the next token is decoded without a draft."""
         ready = {drafter.source: drafter for drafter in self.drafters if drafter.ready()}
-        left = self.request.max_tokens - len(self.tally.completion) - 1
+        left = self.request.max_tokens - len(self.stats.completion) - 1
         if left <= 0 or not ready:
             return None, 0
         source, length = self.policy.pick(list(ready), self.length)
@@ -234,11 +235,11 @@ class Run:
     def _judge(self, logits: mx.array, proposal: Proposal) -> accept.Verdict:
         """Rows (k + 1, vocab) after a pass over pending + draft tokens → what is kept."""
         sampling, seed = self.request.sampling, self.request.seed
-        rows = transforms.penalise(logits, self.history, proposal.tokens, sampling)
+        rows = logits_processors.penalise(logits, self.history, proposal.tokens, sampling)
         rows = self._constrained(rows, proposal.tokens)
         if sampling.greedy:
             return accept.greedy(rows, proposal.tokens)
-        probs = transforms.distribution(rows, sampling)
+        probs = logits_processors.distribution(rows, sampling)
         return accept.sampled(
             probs,
             proposal,
@@ -251,15 +252,15 @@ class Run:
         if not self.request.constraints:
             return rows
         mx.async_eval(rows)  # the device verifies while the host finds the masks
-        bits = constraints.rows(self.request.constraints, cast(list[int], drafts.tolist()))
-        return rows if bits is None else constraints.forbid(rows, bits)
+        bits = masks.rows(self.request.constraints, cast(list[int], drafts.tolist()))
+        return rows if bits is None else logits_processors.forbid(rows, bits)
 
     # Rounds without a draft
 
     def _plain(self) -> Iterator[list[int]]:
         """Decode one token a round for as long as no draft is asked for. The pass over a token
         is launched before the host has seen it, so the device never waits for the host."""
-        self.meter.begin_round(0)
+        self.timer.begin_round(0)
         step: Step | None = self._step(mx.array([self._pending], dtype=mx.int32), unseen=0)
         while step and not self._finished:
             token, hidden = step.token, step.hidden
@@ -268,19 +269,19 @@ class Run:
                 mx.async_eval(token)  # apart, or it would be there only after the next pass
             step = self._step(token, unseen=1) if self._goes_on() else None
             tokens = self._commit(cast(list[int], token.tolist()))
-            self.meter.phase("verify")
+            self.timer.phase("verify")
             if self.drafter:
                 self.policy.observe(self.drafter.source, 0, 0)
             self._extend(tokens, hidden)
-            self.tally.count("none", 0, 0)
-            self.meter.phase("commit")
-            self.meter.end_round(0, synced=True)
+            self.stats.count("none", 0, 0)
+            self.timer.phase("commit")
+            self.timer.end_round(0, synced=True)
             yield tokens
-            self.meter.begin_round(0)
+            self.timer.begin_round(0)
 
     def _goes_on(self) -> bool:
         """Whether a further plain step is likely wanted after the one under way."""
-        left = self.request.max_tokens - len(self.tally.completion)
+        left = self.request.max_tokens - len(self.stats.completion)
         return left > 1 and self._next_draft()[0] is None
 
     def _step(self, token: mx.array, unseen: int) -> Step:
@@ -296,11 +297,11 @@ class Run:
         committed yet, from its logits (1, vocab)."""
         unseen = mx.zeros((0,), dtype=mx.int32) if unseen is None else unseen
         n, sampling = unseen.size, self.request.sampling
-        rows = transforms.penalise(logits, self.history, unseen, sampling, first=n)
+        rows = logits_processors.penalise(logits, self.history, unseen, sampling, first=n)
         rows = self._constrained(rows, unseen)
         if sampling.greedy:
             return mx.argmax(rows, axis=-1).astype(mx.int32)
-        probs = transforms.distribution(rows, sampling)
+        probs = logits_processors.distribution(rows, sampling)
         place = key(self.request.seed, self.length + n, Purpose.TARGET)
         return accept.draw(probs[0], place)[None]
 
@@ -308,7 +309,7 @@ class Run:
 
     @property
     def _pending(self) -> int:
-        completion = self.tally.completion
+        completion = self.stats.completion
         return completion[-1] if completion else self.request.prompt[-1]
 
     def _commit(self, tokens: list[int]) -> list[int]:
@@ -318,11 +319,11 @@ class Run:
             kept.append(token)
             if token in self.request.eos or self.request.ends_at(token):
                 self._finish("stop")
-            elif len(self.tally.completion) + len(kept) >= self.request.max_tokens:
+            elif len(self.stats.completion) + len(kept) >= self.request.max_tokens:
                 self._finish("length")
             if self._finished:
                 break
-        self.tally.completion += kept
+        self.stats.completion += kept
         if self.request.sampling.penalises:
             self.history.commit(kept)
         for constraint in self.request.constraints:
@@ -331,7 +332,7 @@ class Run:
 
     def _finish(self, reason: Literal["stop", "length"]) -> None:
         self._finished = True
-        self.tally.finish_reason = reason
+        self.stats.finish_reason = reason
 
     def _extend(self, next_tokens: Sequence[int], hidden: Hidden) -> None:
         with self._drafting(tells=len(next_tokens)):

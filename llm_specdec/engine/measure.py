@@ -6,13 +6,13 @@ from typing import Protocol
 import mlx.core as mx
 
 from llm_specdec.engine.costs import CONTEXTS, Costs, Curve, timed
-from llm_specdec.engine.drafters.base import Drafter, Hidden
-from llm_specdec.engine.drawing import Drawing
+from llm_specdec.engine.drafter import Drafter, Hidden
 from llm_specdec.engine.request import Request
-from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.rollback import RollbackCache
+from llm_specdec.engine.sampling.draft_sampler import DraftSampler
+from llm_specdec.engine.sampling.logits_processors import History
 from llm_specdec.engine.taps import Taps
 from llm_specdec.engine.target import Target
-from llm_specdec.engine.transforms import History
 
 WIDTHS = (2, 3, 4, 5, 8, 16)
 FAR_WIDTHS = (2, 4, 16)  # attention to a long context grows evenly with the width
@@ -49,7 +49,7 @@ def measure(loaded: Loaded, drafts: int, longest: int, kv_bits: int | None = Non
 
 
 def _passes(
-    target: Target, cache: TargetCache, context: int, width: int, n: int = 1
+    target: Target, cache: RollbackCache, context: int, width: int, n: int = 1
 ) -> Callable[[], object]:
     """`n` passes over `width` tokens, each launched behind the one before."""
     tokens = mx.arange(width) % target.vocab_size
@@ -65,7 +65,9 @@ def _passes(
     return run
 
 
-def _verify_curve(target: Target, cache: TargetCache, context: int, widths: Sequence[int]) -> Curve:
+def _verify_curve(
+    target: Target, cache: RollbackCache, context: int, widths: Sequence[int]
+) -> Curve:
     """Seconds by width. Plain steps apart, as they follow each other in a run: a BLAS whose
     threads still wait for more of a wider pass slows them."""
     steps = timed({1: _passes(target, cache, context, 1, PLAIN_STEPS)})[1]
@@ -74,7 +76,7 @@ def _verify_curve(target: Target, cache: TargetCache, context: int, widths: Sequ
 
 
 def _draft_curve(
-    target: Target, drafter: Drafter, cache: TargetCache, context: int, most: int
+    target: Target, drafter: Drafter, cache: RollbackCache, context: int, most: int
 ) -> Curve:
     """Seconds by length, each draft after a pass of the target, which leaves nothing of the
     drafter in the processor's caches."""
@@ -83,7 +85,7 @@ def _draft_curve(
 
 
 def _drafts(
-    target: Target, drafter: Drafter, cache: TargetCache, most: int, context: int
+    target: Target, drafter: Drafter, cache: RollbackCache, most: int, context: int
 ) -> dict[int, Callable[[], object]]:
     """Each draws a draft and takes in one committed token, as a round does."""
     rows = _hidden_rows(target, drafter, cache, context)
@@ -96,7 +98,7 @@ def _drafts(
     def draft(length: int) -> Callable[[], object]:
         def run() -> object:
             request = Request(prompt=[0], max_tokens=1)
-            proposal = drafter.propose(length, Drawing(History([0], 1), request, 0))
+            proposal = drafter.propose(length, DraftSampler(History([0], 1), request, 0))
             mx.eval(proposal.tokens)
             drafter.extend([1], one)  # read together with the next draft
             return proposal.tokens
@@ -106,7 +108,7 @@ def _drafts(
     return {k: draft(k) for k in {*[k for k in LENGTHS if k < most], most}}
 
 
-def _hidden_rows(target: Target, drafter: Drafter, cache: TargetCache, context: int) -> Hidden:
+def _hidden_rows(target: Target, drafter: Drafter, cache: RollbackCache, context: int) -> Hidden:
     """Hidden states of a few tokens for every tap of the drafter."""
     with Taps(target.model, drafter.taps) as taps:
         mx.eval(target.forward(mx.arange(SEED_TOKENS) % target.vocab_size, cache))
@@ -116,11 +118,11 @@ def _hidden_rows(target: Target, drafter: Drafter, cache: TargetCache, context: 
     return rows
 
 
-def _filled(target: Target, context: int, kv_bits: int | None, longest: int) -> TargetCache:
+def _filled(target: Target, context: int, kv_bits: int | None, longest: int) -> RollbackCache:
     """A cache that covers `context` tokens: the state of a few, repeated."""
-    seed = TargetCache(target.model, kv_bits=kv_bits)
+    seed = RollbackCache(target.model, kv_bits=kv_bits)
     mx.eval(target.forward(mx.arange(SEED_TOKENS) % target.vocab_size, seed))
-    cache = TargetCache(target.model, kv_bits=kv_bits, max_draft=max(longest, SEED_TOKENS))
+    cache = RollbackCache(target.model, kv_bits=kv_bits, max_draft=max(longest, SEED_TOKENS))
     cache.load_state(seed.stretched(context), context)
     mx.eval(cache.arrays())
     return cache

@@ -18,7 +18,7 @@ SYNC_FIRST = 2
 SYNC_EVERY = 16
 
 
-class Meter:
+class PhaseTimer:
     """Phases of one run in seconds; the clock starts when it is made."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:

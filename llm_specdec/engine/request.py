@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from llm_specdec.engine.constraints import Constraint
-from llm_specdec.engine.transforms import Sampling
+from llm_specdec.constraints.masks import Constraint
+from llm_specdec.engine.sampling.logits_processors import Sampling
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Request:
 
 
 @dataclass
-class Tally:
+class RunStats:
     """What a run counted. Every target pass after the first token is a round."""
 
     completion: list[int] = field(default_factory=list)

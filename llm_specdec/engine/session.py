@@ -8,27 +8,27 @@ from typing import Any
 
 import mlx.core as mx
 
-from llm_specdec.engine import device
-from llm_specdec.engine import grammar as grammars
+from llm_specdec.constraints import grammar as grammars
+from llm_specdec.constraints.forced_completion import TokenTable
+from llm_specdec.constraints.grammar import GrammarConstraint
+from llm_specdec.drafters.dflash import drafter as dflash
+from llm_specdec.drafters.lookup.drafter import LONG_MATCH, LookupDrafter
+from llm_specdec.drafters.model.drafter import ModelDrafter
+from llm_specdec.drafters.mtp import load_head
 from llm_specdec.engine import target as targets
-from llm_specdec.engine.closing import Lexicon
 from llm_specdec.engine.costs import Costs
-from llm_specdec.engine.drafters.base import Drafter
-from llm_specdec.engine.drafters.dflash import drafter as dflash
-from llm_specdec.engine.drafters.lookup import LONG_MATCH, LookupDrafter
-from llm_specdec.engine.drafters.model import ModelDrafter
-from llm_specdec.engine.drafters.mtp import load_head
-from llm_specdec.engine.grammar import GrammarConstraint
+from llm_specdec.engine.drafter import Drafter
+from llm_specdec.engine.hardware import device
 from llm_specdec.engine.loop import PREFILL_STEP, Run
 from llm_specdec.engine.measure import measure
-from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.policy import Auto, Fixed, Policy
 from llm_specdec.engine.prefix_cache import Key, PrefixCache
 from llm_specdec.engine.prefix_cache.key import drafter_parts, target_parts
 from llm_specdec.engine.request import Request
-from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.rollback import RollbackCache
+from llm_specdec.engine.sampling.logits_processors import History, Sampling, penalise
 from llm_specdec.engine.target import Target
-from llm_specdec.engine.transforms import History, Sampling, penalise
 from llm_specdec.errors import UsageError
 
 # Where costs could not be measured: long enough to pay, short enough not to hurt.
@@ -63,7 +63,7 @@ class Session:
     @functools.cached_property
     def dtype(self) -> str:
         """Precision of the target's logits, such as float32."""
-        cache = TargetCache(self.target.model)
+        cache = RollbackCache(self.target.model)
         return str(self.target.forward(mx.array([0]), cache).dtype).removeprefix("mlx.core.")
 
     def key(self, kv_bits: int | None) -> Key:
@@ -79,7 +79,7 @@ class Session:
         }
 
     @functools.cached_property
-    def lexicon(self) -> Lexicon:
+    def token_table(self) -> TokenTable:
         """What grammars need of the tokenizer; takes up to a second. Raises UnsupportedError."""
         return grammars.read(self.tokenizer, self.target.vocab_size)
 
@@ -90,7 +90,7 @@ class Session:
         """
         eos = self.tokenizer.eos_token_ids
         vocab_size = self.target.vocab_size
-        return GrammarConstraint(grammar, self.lexicon, vocab_size, eos, max_tokens)
+        return GrammarConstraint(grammar, self.token_table, vocab_size, eos, max_tokens)
 
     def forget(self) -> None:
         """Give freed memory back, so that a run measures as the first one did."""
@@ -108,7 +108,7 @@ class Session:
         history = History(prompt, self.target.vocab_size)
         history.commit(completion)
         tokens = mx.array([*prompt, *completion], dtype=mx.int32)
-        cache = TargetCache(self.target.model, kv_bits=kv_bits)
+        cache = RollbackCache(self.target.model, kv_bits=kv_bits)
         *chunks, last = [*range(0, tokens.size - 1, PREFILL_STEP), tokens.size - 1]
         for start, stop in zip(chunks, [*chunks[1:], last], strict=True):
             self.target.forward(tokens[start:stop], cache)
@@ -122,7 +122,7 @@ class Session:
     def run(
         self,
         request: Request,
-        meter: Meter,
+        timer: PhaseTimer,
         draft_tokens: int | str = "auto",
         kv_bits: int | None = None,
         costs: Costs | None = None,
@@ -139,11 +139,11 @@ class Session:
         """
         self._check_bias(request.sampling)
         policy = self._policy(draft_tokens, costs, history)
-        cache = TargetCache(self.target.model, kv_bits=kv_bits, max_draft=max(policy.longest, 1))
+        cache = RollbackCache(self.target.model, kv_bits=kv_bits, max_draft=max(policy.longest, 1))
         mx.reset_peak_memory()
         helps_out = policy.adapts and self.weights.kind in ("model", "mtp", "dflash")
         lookup = LookupDrafter(LONG_MATCH) if helps_out else None
-        return Run(self.target, cache, self.drafter, policy, request, meter, lookup, prefix_cache)
+        return Run(self.target, cache, self.drafter, policy, request, timer, lookup, prefix_cache)
 
     def _check_bias(self, sampling: Sampling) -> None:
         highest = max(sampling.logit_bias, default=-1)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import mlx.core as mx
 from mlx.nn.layers.base import Module
 
-from llm_specdec.engine.drafters.base import Tap
+from llm_specdec.engine.drafter import Tap
 from llm_specdec.errors import UnsupportedError
 
 # (positional arguments, keyword arguments, result) of one call

@@ -13,9 +13,9 @@ from mlx.nn.layers.base import Module
 from mlx.nn.layers.quantized import quantize
 from mlx_lm.utils import _get_classes, load_config, load_model, load_tokenizer
 
-from llm_specdec.anatomy import files, heads
-from llm_specdec.engine import ahead, thin
-from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.checkpoint import files, heads
+from llm_specdec.engine.hardware import eager_dispatch, skinny_matmul
+from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.taps import evaluate, modules_of, trunk
 from llm_specdec.errors import CheckpointError, UnsupportedError
 
@@ -52,7 +52,7 @@ class Target:
         """Tokens the model was made for."""
         return _context(self.config)
 
-    def forward(self, tokens: mx.array, cache: TargetCache) -> mx.array:
+    def forward(self, tokens: mx.array, cache: RollbackCache) -> mx.array:
         """Run one pass over `tokens` (n,) after what `cache` covers; lazily (n, vocab)."""
         n = tokens.shape[0]
         cache.before_forward(n)
@@ -123,8 +123,8 @@ def load(folder: Path, bits: int | None = None, group_size: int = 64) -> Target:
         raise UnsupportedError(f"mlx-lm cannot load {folder}: {why}") from error
     if bits:
         _quantise(model, bits, group_size)
-    thin.rearrange(model)
-    ahead.launch_layers(model)
+    skinny_matmul.rearrange(model)
+    eager_dispatch.launch_layers(model)
     evaluate(model)
     return Target(model, config, folder)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from mlx_lm.generate import TextStateMachine
 
-from llm_specdec.engine.sections import REASONING, TEXT, TOOL, Sections
+from llm_specdec.prompting.sections import REASONING, TEXT, TOOL, Sections
 
 HALF = "\ufffd"  # what decoders make of a character whose bytes did not all come
 SEAM = "\uffff"  # no character: put between tokens, so that no marker matches across it

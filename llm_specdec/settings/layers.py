@@ -8,7 +8,7 @@ from llm_specdec.errors import UsageError
 from llm_specdec.settings.known import SETTINGS, check, find, parse
 
 if TYPE_CHECKING:
-    from llm_specdec.registry import Pairing
+    from llm_specdec.pairings.registry import Pairing
 
 # Lowest to highest; `explain` and every message use these words.
 LAYERS = ("built-in", "base card", "card", "pairing", "profile", "stored option", "-o")
@@ -96,7 +96,7 @@ def resolve(
     if not pairing.card:
         found = stack(above)
         return Resolution(found, _deviations(pairing, profile, found))
-    from llm_specdec import card_layers
+    from llm_specdec.settings import card_layers
 
     card = card_layers.read(pairing)
     found = stack([*card_layers.layers(card, "default"), *above])

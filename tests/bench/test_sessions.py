@@ -7,7 +7,7 @@ import pytest
 from llm_specdec.bench import sessions
 from llm_specdec.bench.rules import TIE
 from llm_specdec.bench.sessions import Sessions
-from llm_specdec.registry import Pairing, Profile
+from llm_specdec.pairings.registry import Pairing, Profile
 
 TARGET = "someone/target"
 PAIRING = Pairing("p", TARGET, "a/drafter", "model", enabled=False, disabled_reason="vetoed")

@@ -5,10 +5,10 @@ import pytest
 from click.testing import CliRunner
 from llm.cli import cli
 
-from llm_specdec import registry
+from llm_specdec.pairings import registry
 from tests import heads, zoo
 from tests.checkpoints import quantise, qwen_head, tokenizer_json, trunk, write_model
-from tests.engine.drafters import dflash_checkpoints
+from tests.drafters import dflash_checkpoints
 
 
 @pytest.fixture(autouse=True)

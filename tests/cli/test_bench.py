@@ -5,9 +5,10 @@ import pytest
 from click.testing import CliRunner
 from llm.cli import cli
 
-from llm_specdec import registry, settings
-from llm_specdec.bench import command, standing
+from llm_specdec import settings
+from llm_specdec.bench import command, last_verdict
 from llm_specdec.bench.store import Store, default_path
+from llm_specdec.pairings import registry
 from tests.bench.scripted import CONDITIONS, Scripted
 
 TARGET, OTHER = "someone/Target-4bit", "someone/Other-4bit"
@@ -36,7 +37,7 @@ def engine(monkeypatch):
         return scripted
 
     monkeypatch.setattr(command, "Sessions", sessions)
-    for module in (command, standing):
+    for module in (command, last_verdict):
         monkeypatch.setattr(module, "models", lambda pairing: CONDITIONS["models"])
     return scripted
 

@@ -5,9 +5,10 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from llm_specdec import prefix_store, registry
+from llm_specdec import prefix_store
 from llm_specdec.cache_limits import GIB
 from llm_specdec.cli import specdec
+from llm_specdec.pairings import registry
 from tests.receipts.samples import log
 
 PAIRINGS = '[pairings.qwen]\ntarget = "t"\naliases = ["fast"]\n[pairings.idle]\ntarget = "t"\n'

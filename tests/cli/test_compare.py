@@ -4,9 +4,9 @@ import pytest
 from click.testing import CliRunner
 from llm.cli import cli
 
-from llm_specdec import registry
 from llm_specdec.bench.runs import perform
 from llm_specdec.bench.store import Store
+from llm_specdec.pairings import registry
 from llm_specdec.receipts import Lane
 from tests.bench.scripted import Scripted, plan, progress
 from tests.receipts.samples import log

@@ -6,11 +6,11 @@ from importlib import metadata
 import pytest
 from click.testing import CliRunner
 
-from llm_specdec import anatomy, memory, prefix_store
-from llm_specdec.anatomy import fingerprint
+from llm_specdec import checkpoint, memory, prefix_store
 from llm_specdec.bench import machine, store
+from llm_specdec.checkpoint import fingerprint
 from llm_specdec.cli import specdec
-from llm_specdec.engine import blas
+from llm_specdec.engine.hardware import blas
 from tests.checkpoints import LLAMA, write_json, write_model
 
 
@@ -118,7 +118,7 @@ def test_a_stored_option_that_is_no_value_is_broken_and_the_others_are_checked(
 
 def test_a_pairing_that_does_not_fit_says_what_would(write, target, monkeypatch):
     write(pairing(target))
-    enough = memory.estimate(anatomy.read(target), None, 256).total
+    enough = memory.estimate(checkpoint.read(target), None, 256).total
     monkeypatch.setattr(memory, "budget", lambda *_: memory.Budget(enough, "free memory"))
     [found] = [f for f in findings("warning") if "context fit" in f["what"]]
     assert found["what"].startswith("a: 256 of 512 tokens")

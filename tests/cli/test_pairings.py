@@ -6,10 +6,10 @@ import pytest
 from click.testing import CliRunner
 from llm.cli import cli
 
-from llm_specdec import registry
 from llm_specdec.cli import COMMANDS
 from llm_specdec.cli import specdec as group
 from llm_specdec.cli.output import table
+from llm_specdec.pairings import registry
 
 TEXT = """\
 # by hand

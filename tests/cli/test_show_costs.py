@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from llm_specdec import costs, setup
+from llm_specdec.backends import costs, setup
 from llm_specdec.cli import specdec
 from llm_specdec.engine.costs import Costs
 

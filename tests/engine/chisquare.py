@@ -1,9 +1,9 @@
 """Is what a round emits distributed as the target alone would emit it?
 
 Tens of thousands of rounds of two draft tokens on scripted logits, at once (`mx.vmap`), through
-the loop's own `_judge` and `Drawing`; only the random keys are handed in. Counted against exact
-float64 probabilities: the first token, the second given the first, the third given both, which
-is the distribution of every position and of every pair. Also the controls that must fail.
+the loop's own `_judge` and `DraftSampler`; only the random keys are handed in. Counted against
+exact float64 probabilities: the first token, the second given the first, the third given both,
+which is the distribution of every position and of every pair. Also the controls that must fail.
 """
 
 import functools
@@ -19,16 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from llm_specdec.engine import accept, constraints, drawing, loop, transforms
-from llm_specdec.engine.drafters.base import Proposal
-from llm_specdec.engine.drafters.dflash.drafter import DFlashDrafter
-from llm_specdec.engine.drawing import Drawing
+from llm_specdec.constraints import masks
+from llm_specdec.drafters.dflash.drafter import DFlashDrafter
+from llm_specdec.engine import loop
+from llm_specdec.engine.drafter import Proposal
 from llm_specdec.engine.loop import Run
-from llm_specdec.engine.randomness import Purpose
 from llm_specdec.engine.request import Request
-from llm_specdec.engine.transforms import Sampling
+from llm_specdec.engine.sampling import accept, draft_sampler, logits_processors
+from llm_specdec.engine.sampling.draft_sampler import DraftSampler
+from llm_specdec.engine.sampling.logits_processors import Sampling
+from llm_specdec.engine.sampling.randomness import Purpose
+from tests.drafters import dflash_checkpoints
 from tests.engine import reference
-from tests.engine.drafters import dflash_checkpoints
 
 VOCAB, DRAFTS, ROUNDS = 12, 2, 60_000
 FALSE_ALARM = 1e-8  # per test: about twenty of them stay below 1e-6 together
@@ -39,7 +41,7 @@ DRAFTER = TARGET + np.random.default_rng(12).normal(size=(VOCAB, VOCAB))
 ALLOWED = np.random.default_rng(14).random((VOCAB, VOCAB)) < 0.5
 
 Judge = Callable[[Run, mx.array, Proposal], accept.Verdict]
-Propose = Callable[[Drawing, mx.array], Proposal]
+Propose = Callable[[DraftSampler, mx.array], Proposal]
 
 
 # Drafters: logits of the next token follow from the last one alone.
@@ -49,22 +51,22 @@ def _rows(tokens: mx.array) -> mx.array:
     return mx.array(DRAFTER.astype(np.float32))[tokens]
 
 
-def same_transforms(drawing: Drawing, pending: mx.array) -> Proposal:
+def same_transforms(draft_sampler: DraftSampler, pending: mx.array) -> Proposal:
     drafted: list[mx.array] = []
     for _ in range(DRAFTS):
-        drafted.append(drawing.one(_rows(drafted[-1] if drafted else pending), drafted))
-    return drawing.proposal(mx.stack(drafted))
+        drafted.append(draft_sampler.one(_rows(drafted[-1] if drafted else pending), drafted))
+    return draft_sampler.proposal(mx.stack(drafted))
 
 
 def _own(shape: Callable[[mx.array], mx.array]) -> Propose:
     """A drafter that draws from its own distribution, whatever the run's transforms are."""
 
-    def propose(drawing: Drawing, pending: mx.array) -> Proposal:
+    def propose(draft_sampler: DraftSampler, pending: mx.array) -> Proposal:
         drafted: list[mx.array] = []
         probs: list[mx.array] = []
         for i in range(DRAFTS):
             probs.append(shape(_rows(drafted[-1] if drafted else pending)))
-            drafted.append(accept.draw(probs[-1], drawing._key(i)))
+            drafted.append(accept.draw(probs[-1], draft_sampler._key(i)))
         return Proposal(mx.stack(drafted), mx.stack(probs))
 
     return propose
@@ -78,29 +80,29 @@ untransformed = _own(mx.softmax)  # proposes tokens that the target's truncation
 sparse = _own(_best_two)  # never proposes most tokens that the target may emit
 
 
-def certain(drawing: Drawing, pending: mx.array) -> Proposal:
+def certain(draft_sampler: DraftSampler, pending: mx.array) -> Proposal:
     """Prompt lookup: no distribution, the token simply stands there."""
     return Proposal(mx.array([6, 2], dtype=mx.int32))
 
 
-def block(drawing: Drawing, pending: mx.array) -> Proposal:
+def block(draft_sampler: DraftSampler, pending: mx.array) -> Proposal:
     """Logits of all draft tokens at once, as block drafters have them."""
-    tokens = drawing.block(_rows(mx.array([3, 8])))
-    return drawing.proposal(tokens)
+    tokens = draft_sampler.block(_rows(mx.array([3, 8])))
+    return draft_sampler.proposal(tokens)
 
 
 def _block(version: int, head_rows: int = 0) -> Propose:
-    """DFlash drawing two slots at once: the second does not know what the first will be."""
+    """DFlash draft_sampler two slots at once: the second does not know what the first will be."""
 
-    def propose(drawing: Drawing, pending: mx.array) -> Proposal:
+    def propose(draft_sampler: DraftSampler, pending: mx.array) -> Proposal:
         drafter = _block_drafter(version, head_rows)
         rows = mx.stack([_rows(pending), mx.array(DRAFTER.mean(axis=0).astype(np.float32))])
         if drafter._tokens is not None:
             rows = rows[:, drafter._tokens]
         hidden = mx.array(np.random.default_rng(13).normal(size=(DRAFTS, 32)).astype(np.float32))
         if version == 1:
-            return drawing.proposal(drafter._drawn(rows, drawing))
-        return drawing.proposal(drafter._selected(hidden, rows, drawing))
+            return draft_sampler.proposal(drafter._drawn(rows, draft_sampler))
+        return draft_sampler.proposal(drafter._selected(hidden, rows, draft_sampler))
 
     return propose
 
@@ -113,9 +115,9 @@ def _block_drafter(version: int, head_rows: int) -> DFlashDrafter:
     return drafter
 
 
-def before_truncation(drawing: Drawing, pending: mx.array) -> Proposal:
+def before_truncation(draft_sampler: DraftSampler, pending: mx.array) -> Proposal:
     """Control: draws after truncation, but reports the distribution before it."""
-    proposal = same_transforms(drawing, pending)
+    proposal = same_transforms(draft_sampler, pending)
     previous = mx.concatenate([pending[None], proposal.tokens[:-1]])
     return Proposal(proposal.tokens, mx.softmax(_rows(previous) / 0.8, axis=-1))
 
@@ -131,7 +133,7 @@ def _key(run: Run, purpose: Purpose) -> mx.array:
 def wrong_residual(run: Run, logits: mx.array, proposal: Proposal) -> accept.Verdict:
     """Control: accept where the target's own draw is equal, but resample from max(p - q, 0)."""
     key = _key(run, Purpose.ACCEPT)
-    probs = transforms.distribution(logits, run.request.sampling)
+    probs = logits_processors.distribution(logits, run.request.sampling)
     draws = mx.random.categorical(mx.log(probs), key=key)
     accepted = accept._run_length(draws[:-1] == proposal.tokens)
     own = accept.draw(accept._residual(probs, proposal, accepted), _key(run, Purpose.TARGET))
@@ -143,8 +145,8 @@ def wrong_residual(run: Run, logits: mx.array, proposal: Proposal) -> accept.Ver
 def late_history(run: Run, logits: mx.array, proposal: Proposal) -> accept.Verdict:
     """Control: row i is penalised for the history before draft token i - 1."""
 
-    late = functools.partial(transforms.penalise, first=-1)
-    with patch.object(transforms, "penalise", late):
+    late = functools.partial(logits_processors.penalise, first=-1)
+    with patch.object(logits_processors, "penalise", late):
         return Run._judge(run, logits, proposal)
 
 
@@ -154,9 +156,9 @@ class Follows:
     def __init__(self, last: int) -> None:
         self._last = last
 
-    def allowed(self, drafts: Sequence[int]) -> constraints.Bits:
+    def allowed(self, drafts: Sequence[int]) -> masks.Bits:
         last = drafts[-1] if drafts else self._last
-        return constraints.only(np.flatnonzero(ALLOWED[last]).tolist(), VOCAB)
+        return masks.only(np.flatnonzero(ALLOWED[last]).tolist(), VOCAB)
 
     def commit(self, tokens: Sequence[int]) -> None:
         self._last = tokens[-1]
@@ -165,8 +167,10 @@ class Follows:
 # Doubles of the loop's masks for drafts that the host cannot see, as under `mx.vmap`.
 
 
-def _constrained_draw(drawing: Drawing, row: mx.array, drafted: Sequence[mx.array]) -> mx.array:
-    if drawing._free:
+def _constrained_draw(
+    draft_sampler: DraftSampler, row: mx.array, drafted: Sequence[mx.array]
+) -> mx.array:
+    if draft_sampler._free:
         return row
     return mx.where(
         _allowed(mx.stack(list(drafted)) if drafted else mx.zeros(0, mx.int32))[-1], row, -mx.inf
@@ -190,7 +194,7 @@ def cut_draft(run: Run, logits: mx.array, proposal: Proposal) -> accept.Verdict:
     verdict = Run._judge(run, logits, proposal)
     fine = mx.take_along_axis(_allowed(proposal.tokens)[:-1], proposal.tokens[:, None], axis=1)
     cut = accept._run_length(fine[:, 0])
-    probs = transforms.distribution(
+    probs = logits_processors.distribution(
         _constrained(run, logits, proposal.tokens), run.request.sampling
     )
     own = accept.draw(probs[cut], _key(run, Purpose.TARGET))
@@ -290,7 +294,7 @@ def _play(script: Script, rounds: int, seed: int) -> tuple[NDArray[Any], NDArray
     unused: Any = None
     target: Any = SimpleNamespace(vocab_size=VOCAB)
     run = Run(target, unused, unused, unused, request, unused)
-    run.tally.completion = list(OUTPUT)
+    run.stats.completion = list(OUTPUT)
     run.history.commit(OUTPUT)
     logits = mx.array(TARGET.astype(np.float32))
 
@@ -301,12 +305,12 @@ def _play(script: Script, rounds: int, seed: int) -> tuple[NDArray[Any], NDArray
 
         with (
             patch.object(loop, "key", key),
-            patch.object(drawing, "key", key),
+            patch.object(draft_sampler, "key", key),
             patch.object(Run, "_constrained", _constrained),
-            patch.object(Drawing, "_constrained", _constrained_draw),
+            patch.object(DraftSampler, "_constrained", _constrained_draw),
         ):
             pending = mx.array(OUTPUT[-1])
-            proposal = script.propose(Drawing(run.history, request, run.length), pending)
+            proposal = script.propose(DraftSampler(run.history, request, run.length), pending)
             rows = logits[mx.concatenate([pending[None], proposal.tokens])]
             verdict = script.judge(run, rows, proposal)
         return verdict.tokens, verdict.accepted

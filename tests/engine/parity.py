@@ -11,19 +11,19 @@ import numpy as np
 from mlx_lm.generate import generate_step
 from mlx_lm.sample_utils import make_logits_processors
 
-from llm_specdec.engine import thin
-from llm_specdec.engine.drafters.base import Drafter
-from llm_specdec.engine.drafters.lookup import LookupDrafter
-from llm_specdec.engine.drafters.model import ModelDrafter
+from llm_specdec.drafters.lookup.drafter import LookupDrafter
+from llm_specdec.drafters.model.drafter import ModelDrafter
+from llm_specdec.engine.drafter import Drafter
+from llm_specdec.engine.hardware import skinny_matmul
 from llm_specdec.engine.loop import Run
-from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.policy import Fixed
 from llm_specdec.engine.request import Request
-from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.rollback import RollbackCache
+from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.engine.target import Target
-from llm_specdec.engine.transforms import Sampling
 from tests import zoo
-from tests.engine.drafters import dflash_checkpoints
+from tests.drafters import dflash_checkpoints
 
 TOKENS = 40
 TIE = 1e-3  # logits; float32 passes of different widths differ by about 1e-5
@@ -95,7 +95,7 @@ def runs(family: str, lane: str) -> bool:
 def target(family: str) -> Target:
     """As a loaded one: its matrices multiply a few rows the fast way."""
     model, config = zoo.build(family)
-    thin.rearrange(model)
+    skinny_matmul.rearrange(model)
     return Target(model, config)
 
 
@@ -159,16 +159,16 @@ def run(case: Case) -> Outcome:
     expected = plain(case.family, case.recipe, case.prompt)
     ours = target(case.family)
     request = Request(PROMPTS[case.prompt], TOKENS, sampling=sampling(case.recipe))
-    cache = TargetCache(ours.model, max_draft=max(case.length, 1))
-    decoding = Run(ours, cache, drafter(case), Fixed(case.length), request, Meter())
+    cache = RollbackCache(ours.model, max_draft=max(case.length, 1))
+    decoding = Run(ours, cache, drafter(case), Fixed(case.length), request, PhaseTimer())
     got = [token for tokens in decoding.tokens() for token in tokens]
     cache.close()
-    tally = decoding.tally
+    stats = decoding.stats
     assert len(got) == TOKENS and cache.length == len(request.prompt) + TOKENS - 1
     pairs = enumerate(zip(got, expected.tokens, strict=True))
     first = next((i for i, (a, b) in pairs if a != b), None)
     gap = 0.0 if first is None else expected.gaps[first]
-    return Outcome(case, tally.drafted, tally.accepted, first, gap)
+    return Outcome(case, stats.drafted, stats.accepted, first, gap)
 
 
 def mlx_lm_tokens(target: Target, prompt: list[int], max_tokens: int) -> list[int]:

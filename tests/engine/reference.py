@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from llm_specdec.engine.transforms import Sampling
+from llm_specdec.engine.sampling.logits_processors import Sampling
 
 Row = NDArray[np.float64]
 

@@ -12,24 +12,23 @@ from typing import Any
 import jsonschema
 from mlx_lm.tokenizer_utils import TokenizerWrapper
 
-from llm_specdec import schemas
-from llm_specdec.engine import grammar
-from llm_specdec.engine.closing import Lexicon
-from llm_specdec.engine.drafters.base import Drafter
-from llm_specdec.engine.drafters.lookup import LookupDrafter
-from llm_specdec.engine.drafters.model import ModelDrafter
-from llm_specdec.engine.drafters.mtp import MTPDrafter
-from llm_specdec.engine.grammar import GrammarConstraint
+from llm_specdec.constraints import grammar, schemas
+from llm_specdec.constraints.forced_completion import TokenTable
+from llm_specdec.constraints.grammar import GrammarConstraint
+from llm_specdec.drafters.lookup.drafter import LookupDrafter
+from llm_specdec.drafters.model.drafter import ModelDrafter
+from llm_specdec.drafters.mtp import MTPDrafter
+from llm_specdec.engine.drafter import Drafter
 from llm_specdec.engine.loop import Run
-from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.policy import Fixed
-from llm_specdec.engine.request import Request, Tally
-from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.request import Request, RunStats
+from llm_specdec.engine.rollback import RollbackCache
+from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.engine.target import Target
-from llm_specdec.engine.transforms import Sampling
 from llm_specdec.errors import UsageError
 from tests import heads, zoo
-from tests.engine.drafters import dflash_checkpoints
+from tests.drafters import dflash_checkpoints
 
 LANES = ("none", "lookup", "model", "dflash", "mtp")
 VOCAB = 512
@@ -67,7 +66,7 @@ def tokenizer() -> TokenizerWrapper:
 
 
 @functools.cache
-def lexicon() -> Lexicon:
+def token_table() -> TokenTable:
     return grammar.read(tokenizer(), VOCAB)
 
 
@@ -163,7 +162,7 @@ def drafter(lane: str, family: str = "qwen3") -> Drafter | None:
 class Written:
     tokens: list[int]
     constraint: GrammarConstraint | None
-    tally: Tally
+    stats: RunStats
 
     @property
     def text(self) -> str:
@@ -176,7 +175,7 @@ class Written:
 
 
 def constraint(schema: dict[str, Any], max_tokens: int) -> GrammarConstraint:
-    return GrammarConstraint(schemas.grammar(schema), lexicon(), VOCAB, {EOS}, max_tokens)
+    return GrammarConstraint(schemas.grammar(schema), token_table(), VOCAB, {EOS}, max_tokens)
 
 
 def room(schema: dict[str, Any], max_tokens: int) -> int:
@@ -206,8 +205,8 @@ def write(
         sampling or Sampling(),
         constraints=[held] if held else [],
     )
-    cache = TargetCache(ours.model, max_draft=length)
-    run = Run(ours, cache, drafts, Fixed(length if drafts else 0), request, Meter())
+    cache = RollbackCache(ours.model, max_draft=length)
+    run = Run(ours, cache, drafts, Fixed(length if drafts else 0), request, PhaseTimer())
     tokens = [token for part in run.tokens() for token in part]
     cache.close()
-    return Written(tokens, held, run.tally)
+    return Written(tokens, held, run.stats)

@@ -6,13 +6,13 @@ from typing import Literal
 
 import pytest
 
+from llm_specdec.drafters.model.drafter import ModelDrafter
 from llm_specdec.engine import session
 from llm_specdec.engine.costs import Costs
-from llm_specdec.engine.drafters.model import ModelDrafter
 from llm_specdec.engine.loop import Run
-from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.request import Request
-from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.session import Weights
 from tests import zoo
 from tests.engine import parity
@@ -46,33 +46,33 @@ def run(family, drafter):
     """Both by turns; the second one is right half of the time."""
     target = parity.target(family)
     text = [*PROMPT, *parity.plain(family, "plain", "long").tokens]
-    cache = TargetCache(target.model, max_draft=4)
+    cache = RollbackCache(target.model, max_draft=4)
     request = Request(PROMPT, parity.TOKENS)
     second = Second(text, rate=0.5)
-    decoding = Run(target, cache, drafter, InTurns(), request, Meter(), second)
+    decoding = Run(target, cache, drafter, InTurns(), request, PhaseTimer(), second)
     assert [*PROMPT, *(t for tokens in decoding.tokens() for t in tokens)] == text
-    return decoding.tally
+    return decoding.stats
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3", "qwen3_5"])
 def test_taking_turns_leaves_the_text_as_it_is(family):
     right = zoo.Scripted([*PROMPT, *parity.plain(family, "plain", "long").tokens], rate=1.0)
-    tally = run(family, right)
-    _, drafted, accepted = tally.by_source["scripted"]
-    _, guessed, found = tally.by_source["second"]
+    stats = run(family, right)
+    _, drafted, accepted = stats.by_source["scripted"]
+    _, guessed, found = stats.by_source["second"]
     assert accepted == drafted > 0
     assert 0 < found < guessed
-    assert (tally.drafted, tally.accepted) == (drafted + guessed, accepted + found)
+    assert (stats.drafted, stats.accepted) == (drafted + guessed, accepted + found)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3_5"])
 def test_a_drafter_with_a_cache_of_its_own_stays_right_between_lookups(family):
     """The target as its own drafter is always right, unless its state went wrong."""
     target = parity.target(family)
-    tally = run(family, ModelDrafter(target, target.vocab_size))
-    rounds, drafted, accepted = tally.by_source["model"]
+    stats = run(family, ModelDrafter(target, target.vocab_size))
+    rounds, drafted, accepted = stats.by_source["model"]
     assert accepted == drafted > 0
-    assert tally.rounds > rounds
+    assert stats.rounds > rounds
 
 
 def question(name):
@@ -93,10 +93,10 @@ def test_auto_hands_a_copied_passage_to_lookup(smollm2):
     request = Request(prompt, 60, frozenset(tokenizer.eos_token_ids))
     small = Weights(smollm2 / "smollm2", "model", smollm2 / "drafters" / "model")
     runs = [
-        session.load(plain_weights).run(request, Meter()),
-        session.load(small).run(request, Meter(), "auto", costs=costs),
+        session.load(plain_weights).run(request, PhaseTimer()),
+        session.load(small).run(request, PhaseTimer(), "auto", costs=costs),
     ]
     plain, combined = ([t for tokens in run.tokens() for t in tokens] for run in runs)
     assert combined == plain
-    assert runs[1].tally.by_source["lookup-long"][2] > 0
-    assert runs[1].tally.by_source["model"][0] > 0
+    assert runs[1].stats.by_source["lookup-long"][2] > 0
+    assert runs[1].stats.by_source["model"][0] > 0

@@ -3,12 +3,12 @@
 import mlx.core as mx
 import pytest
 
-from llm_specdec.engine import accept
 from llm_specdec.engine.loop import Run
-from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.policy import Fixed
 from llm_specdec.engine.request import Request
-from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.rollback import RollbackCache
+from llm_specdec.engine.sampling import accept
 from llm_specdec.engine.taps import observe
 from tests import zoo
 from tests.engine import parity
@@ -26,9 +26,9 @@ def start(family, lane, **request):
     target = parity.target(family)
     rate = LANES[lane]
     drafter = None if rate is None else zoo.Scripted([*PROMPT, *written(family)], rate, seed=3)
-    cache = TargetCache(target.model, max_draft=4)
+    cache = RollbackCache(target.model, max_draft=4)
     asked = Request(PROMPT, request.pop("max_tokens", 30), **request)
-    return Run(target, cache, drafter, Fixed(4 if drafter else 0), asked, Meter())
+    return Run(target, cache, drafter, Fixed(4 if drafter else 0), asked, PhaseTimer())
 
 
 def tokens_of(run):
@@ -37,11 +37,11 @@ def tokens_of(run):
 
 def check(run, family, n, reason):
     """The first n tokens of the plain text, counted once, with a cache that goes on exactly."""
-    tally, text = run.tally, written(family)
-    assert tally.completion == text[:n]
-    assert tally.finish_reason == reason
-    assert tally.accepted <= tally.drafted
-    assert tally.accepted + tally.rounds + (n > 0) >= n
+    stats, text = run.stats, written(family)
+    assert stats.completion == text[:n]
+    assert stats.finish_reason == reason
+    assert stats.accepted <= stats.drafted
+    assert stats.accepted + stats.rounds + (n > 0) >= n
     assert run.cache.length == len(PROMPT) + n - 1
     check_cache(run, [*PROMPT, *text[:n]])
 
@@ -49,7 +49,7 @@ def check(run, family, n, reason):
 def check_cache(run, tokens):
     """What the cache covers is as if it had been read at once."""
     covered, coming = tokens[: run.cache.length], [*tokens[run.cache.length :], 11, 12, 13]
-    cold = TargetCache(run.target.model)
+    cold = RollbackCache(run.target.model)
     if covered:
         run.target.forward(mx.array(covered), cold)
     warm_logits = run.target.forward(mx.array(coming), run.cache)
@@ -101,7 +101,7 @@ def test_a_reader_that_stops_reading(family, lane):
     while len(got) < 9:
         got += next(stream)
     stream.close()
-    assert got == run.tally.completion
+    assert got == run.stats.completion
     check(run, family, len(got), "interrupted")
 
 
@@ -156,7 +156,7 @@ def test_an_interrupt_inside_the_target(family, lane, passes):
 def test_an_interrupt_while_the_plain_lane_waits_for_a_token(family, rounds):
     """Two passes are under way then, and neither is committed."""
     run, got, calls = start(family, "none"), [], []
-    phase = run.meter.begin_round
+    phase = run.timer.begin_round
 
     def begin(length):
         calls.append(length)
@@ -167,11 +167,11 @@ def test_an_interrupt_while_the_plain_lane_waits_for_a_token(family, rounds):
             raise KeyboardInterrupt
         return kept(tokens)
 
-    kept, run.meter.begin_round, run._commit = run._commit, begin, commit
+    kept, run.timer.begin_round, run._commit = run._commit, begin, commit
     with pytest.raises(KeyboardInterrupt):
         for tokens in run.tokens():
             got += tokens
-    assert run.tally.completion == got
+    assert run.stats.completion == got
     check(run, family, len(got), "interrupted")
 
 
@@ -179,7 +179,7 @@ def test_every_pass_counts_as_prefill_or_verify(monkeypatch):
     """The first of some plain steps, too, which is launched before their first round."""
     now = 0.0
     run = start("llama", "mixed")
-    run.meter = Meter(lambda: now)
+    run.timer = PhaseTimer(lambda: now)
     run.policy.pick = lambda sources, context: (sources[0], 2 * (context // 3 % 2))
     forward = run.target.forward
 
@@ -190,7 +190,7 @@ def test_every_pass_counts_as_prefill_or_verify(monkeypatch):
 
     monkeypatch.setattr(run.target, "forward", slow)
     tokens_of(run)
-    assert min(run.tally.lengths[0], run.tally.lengths[2]) > 3
-    phases = run.meter.phases()
-    assert phases["prefill"] + phases["verify"] == run.meter.wall
+    assert min(run.stats.lengths[0], run.stats.lengths[2]) > 3
+    phases = run.timer.phases()
+    assert phases["prefill"] + phases["verify"] == run.timer.wall
     assert phases["other"] == 0

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import mlx.core as mx
 import pytest
 
+from llm_specdec.drafters.model.drafter import ModelDrafter
 from llm_specdec.engine.costs import timed
-from llm_specdec.engine.drafters.model import ModelDrafter
 from llm_specdec.engine.measure import measure
-from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.target import Target
 from tests import zoo
 
@@ -16,10 +16,10 @@ from tests import zoo
 @pytest.mark.parametrize("family", ["llama", "gemma3", "qwen3_5", "deepseek_v3"])
 def test_a_stretched_state_has_the_shapes_of_a_read_one(family):
     target = Target(*zoo.build(family))
-    short, long = TargetCache(target.model), TargetCache(target.model)
+    short, long = RollbackCache(target.model), RollbackCache(target.model)
     mx.eval(target.forward(mx.arange(4), short), target.forward(mx.arange(60), long))
     assert [a.shape for a in short.stretched(60)] == [a.shape for a in long.state()]
-    filled = TargetCache(target.model)
+    filled = RollbackCache(target.model)
     filled.load_state(short.stretched(60), 60)
     assert target.forward(mx.array([1]), filled).shape == (1, target.vocab_size)
 

@@ -7,10 +7,10 @@ from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import KVCache, QuantizedKVCache, make_prompt_cache
 
 from llm_specdec.engine.loop import Run
-from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.policy import Fixed
 from llm_specdec.engine.request import Request
-from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.target import Target
 from tests import zoo
 from tests.engine import parity
@@ -76,11 +76,11 @@ def test_a_quantised_target_and_its_quantised_cache_draft_exactly(family, kv_bit
         theirs = [QuantizedKVCache(32, kv_bits) if type(c) is KVCache else c for c in theirs]
     steps = generate_step(mx.array(prompt), model, max_tokens=30, prompt_cache=theirs)
     expected = [token for token, _ in steps]
-    cache = TargetCache(model, kv_bits=kv_bits, kv_group_size=32, max_draft=4)
+    cache = RollbackCache(model, kv_bits=kv_bits, kv_group_size=32, max_draft=4)
     drafter = zoo.Scripted([*prompt, *expected], rate=0.6)
-    run = Run(target, cache, drafter, Fixed(4), Request(prompt, 30), Meter())
+    run = Run(target, cache, drafter, Fixed(4), Request(prompt, 30), PhaseTimer())
     assert [token for tokens in run.tokens() for token in tokens] == expected
-    assert 0 < run.tally.accepted < run.tally.drafted
+    assert 0 < run.stats.accepted < run.stats.drafted
     offsets = {c.offset for c in cache.layers if hasattr(c, "offset")}
     assert offsets == {cache.length} == {len(prompt) + 29}
     quantised = [c for c in cache.layers if isinstance(c, QuantizedKVCache)]
@@ -90,11 +90,11 @@ def test_a_quantised_target_and_its_quantised_cache_draft_exactly(family, kv_bit
 def test_a_policy_that_asks_for_more_than_the_cache_can_undo_gets_less():
     target, text = parity.target("qwen3_5"), parity.plain("qwen3_5", "plain", "long").tokens
     prompt = parity.PROMPTS["long"]
-    cache = TargetCache(target.model, max_draft=3)
+    cache = RollbackCache(target.model, max_draft=3)
     drafter = zoo.Scripted([*prompt, *text], rate=0.6)
-    run = Run(target, cache, drafter, Fixed(9), Request(prompt, 30), Meter())
+    run = Run(target, cache, drafter, Fixed(9), Request(prompt, 30), PhaseTimer())
     assert [token for tokens in run.tokens() for token in tokens] == text[:30]
-    assert max(run.tally.lengths) == 3
+    assert max(run.stats.lengths) == 3
 
 
 @pytest.mark.real

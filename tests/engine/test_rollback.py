@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from mlx_lm.models.cache import ArraysCache, ConcatenateKVCache, KVCache, RotatingKVCache
 
-from llm_specdec.engine.rollback import TargetCache, WindowKVCache
+from llm_specdec.engine.rollback import RollbackCache, WindowKVCache
 from llm_specdec.errors import UnsupportedError
 from tests import zoo
 
@@ -46,7 +46,7 @@ def test_rejected_drafts_leave_no_trace(family, prompt, text):
     model, _ = zoo.build(family)
     expected = reference(model, text)
     rng = random.Random(prompt)
-    cache = TargetCache(model, max_draft=5)
+    cache = RollbackCache(model, max_draft=5)
     assert close(forward(model, cache, text[:prompt])[-1], expected[prompt - 1])
     while cache.length < len(text) - 6:
         base, drafted = cache.length, rng.randrange(0, 6)
@@ -64,7 +64,7 @@ def test_a_forward_can_be_undone_and_done_again(family, text):
     """The plain lane runs one step ahead; an interrupt may undo what was kept before."""
     model, _ = zoo.build(family)
     expected = reference(model, text)
-    cache = TargetCache(model, max_draft=4)
+    cache = RollbackCache(model, max_draft=4)
     forward(model, cache, text[:20])
     forward(model, cache, text[20:21])
     cache.rollback(20)
@@ -81,7 +81,7 @@ def test_several_forwards_can_be_undone(family, text, monkeypatch):
     monkeypatch.setattr(WindowKVCache, "spare", 3)
     model, _ = zoo.build(family)
     expected = reference(model, text)
-    cache = TargetCache(model, max_draft=4, forwards=4)
+    cache = RollbackCache(model, max_draft=4, forwards=4)
     forward(model, cache, text[:20])
     for base in range(20, 50, 3):
         assert close(forward(model, cache, text[base : base + 3]), expected[base : base + 3])
@@ -96,7 +96,7 @@ def test_an_interrupted_forward_is_undone(family, text):
     """Ctrl-C inside the model leaves early layers ahead of late ones."""
     model, _ = zoo.build(family)
     expected = reference(model, text)
-    cache = TargetCache(model, max_draft=4)
+    cache = RollbackCache(model, max_draft=4)
     forward(model, cache, text[:20])
 
     class Interrupt(Exception):
@@ -117,7 +117,7 @@ def test_an_interrupted_forward_is_undone(family, text):
 
 def test_a_recurrent_state_cannot_go_back_further_than_its_forwards(text):
     model, _ = zoo.build("qwen3_5")
-    cache = TargetCache(model, max_draft=4, forwards=1)
+    cache = RollbackCache(model, max_draft=4, forwards=1)
     forward(model, cache, text[:20])
     forward(model, cache, text[20:23])
     assert cache.can_rollback(21) and cache.can_rollback(20) and not cache.can_rollback(19)
@@ -128,7 +128,7 @@ def test_a_recurrent_state_cannot_go_back_further_than_its_forwards(text):
 
 def test_inputs_of_a_prefill_chunk_are_not_kept(text):
     model, _ = zoo.build("qwen3_5")
-    cache = TargetCache(model, max_draft=4)
+    cache = RollbackCache(model, max_draft=4)
     forward(model, cache, text[:20])
     assert cache.can_rollback(0) and not cache.can_rollback(10)
 
@@ -137,7 +137,7 @@ def test_a_dropped_cache_takes_its_captures_off_the_model():
     model, _ = zoo.build("qwen3_5")
     module = model.layers[0].linear_attn
     plain = type(module)
-    first, second = TargetCache(model), TargetCache(model)
+    first, second = RollbackCache(model), RollbackCache(model)
     assert len(type(module).observers) == 2
     first.close()
     assert type(module) is not plain
@@ -150,15 +150,15 @@ def test_a_dropped_cache_takes_its_captures_off_the_model():
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3", "qwen3_5"])
 def test_quantised_kv_is_rolled_back(family, text):
     model, _ = zoo.build(family)
-    once = TargetCache(model, kv_bits=8, kv_group_size=32)
+    once = RollbackCache(model, kv_bits=8, kv_group_size=32)
     expected = mx.concatenate([forward(model, once, [t]) for t in text[:40]])
-    cache = TargetCache(model, kv_bits=8, kv_group_size=32)
+    cache = RollbackCache(model, kv_bits=8, kv_group_size=32)
     forward(model, cache, text[:10])
     for base in range(10, 34, 3):
         rows = forward(model, cache, [*text[base : base + 3], 5, 6])
         assert close(rows[:3], expected[base : base + 3])
         cache.rollback(base + 3)
-    plain = TargetCache(model)
+    plain = RollbackCache(model)
     forward(model, plain, text[:34])
     assert cache.nbytes < plain.nbytes
 
@@ -167,7 +167,7 @@ def test_quantised_kv_is_rolled_back(family, text):
 def test_kv_bits_that_a_target_cannot_use_are_refused_at_once(family):
     model, _ = zoo.build(family)
     with pytest.raises(UnsupportedError, match="kv_bits 4 does not work with this target"):
-        TargetCache(model, kv_bits=4, kv_group_size=64)
+        RollbackCache(model, kv_bits=4, kv_group_size=64)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_an_unknown_cache_is_refused_by_name(kind, name, monkeypatch):
     model, _ = zoo.build("llama")
     monkeypatch.setattr(type(model), "make_cache", lambda self: [kind(), kind()])
     with pytest.raises(UnsupportedError, match=name):
-        TargetCache(model)
+        RollbackCache(model)
 
 
 def test_a_recurrent_state_that_no_module_owns_is_refused(monkeypatch):
@@ -186,18 +186,18 @@ def test_a_recurrent_state_that_no_module_owns_is_refused(monkeypatch):
     monkeypatch.setattr(type(model), "make_cache", lambda self: [KVCache(), ArraysCache(1)])
     monkeypatch.setattr(type(model), "__call__", lambda self, tokens, cache: tokens)
     with pytest.raises(UnsupportedError, match="ArraysCache"):
-        TargetCache(model)
+        RollbackCache(model)
 
 
 @pytest.mark.parametrize("kv_bits", [None, 8])
 @pytest.mark.parametrize("family", ["llama", "gemma3", "llama4", *RECURRENT])
 def test_a_saved_state_goes_on_as_if_never_left(family, kv_bits, text):
     model, _ = zoo.build(family)
-    cache = TargetCache(model, kv_bits=kv_bits, kv_group_size=32, max_draft=4)
+    cache = RollbackCache(model, kv_bits=kv_bits, kv_group_size=32, max_draft=4)
     forward(model, cache, text[:37])
     forward(model, cache, text[37:40])
     cache.rollback(39)
-    warm = TargetCache(model, kv_bits=kv_bits, kv_group_size=32, max_draft=4)
+    warm = RollbackCache(model, kv_bits=kv_bits, kv_group_size=32, max_draft=4)
     warm.load_state(cache.state(), 39)
     assert warm.length == 39
     for base in (39, 42):
@@ -210,9 +210,9 @@ def test_a_saved_state_goes_on_as_if_never_left(family, kv_bits, text):
 
 def test_an_empty_cache_can_be_saved(text):
     model, _ = zoo.build("qwen3_5")
-    warm = TargetCache(model)
-    warm.load_state(TargetCache(model).state(), 0)
-    assert close(forward(model, warm, text[:9]), forward(model, TargetCache(model), text[:9]))
+    warm = RollbackCache(model)
+    warm.load_state(RollbackCache(model).state(), 0)
+    assert close(forward(model, warm, text[:9]), forward(model, RollbackCache(model), text[:9]))
 
 
 @pytest.mark.parametrize("chunks", [[1] * 60, [40, 1, 1, 3, 9, 1], [5, 9, 1, 1, 1, 30, 2, 2]])

@@ -6,9 +6,9 @@ import pytest
 
 from llm_specdec.engine import session
 from llm_specdec.engine import target as targets
-from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.request import Request
-from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.errors import UnsupportedError
 from tests import zoo
 
@@ -20,9 +20,9 @@ def test_a_small_model_is_quantised_on_load_and_the_text_is_the_targets(tmp_path
     for kind, bits in (("none", None), ("model", None), ("model", 4)):
         folder = None if kind == "none" else tmp_path
         loaded = session.load(session.Weights(tmp_path, kind, folder, bits, 32))
-        run = loaded.run(request, Meter(), draft_tokens=3)
+        run = loaded.run(request, PhaseTimer(), draft_tokens=3)
         texts.append([token for part in run.tokens() for token in part])
-        packed.append(run.tally.accepted < run.tally.drafted)
+        packed.append(run.stats.accepted < run.stats.drafted)
     assert texts[0] == texts[1] == texts[2]
     # The target as its own drafter is always right, and four bits of it are another model.
     assert packed == [False, False, True]
@@ -47,7 +47,7 @@ def test_a_target_loaded_by_one_thread_runs_on_another(tmp_path, kind):
     found = []
 
     def run():
-        logits = target.forward(mx.array([1, 2, 3]), TargetCache(target.model))
+        logits = target.forward(mx.array([1, 2, 3]), RollbackCache(target.model))
         mx.eval(logits)
         found.append(logits.shape)
 

@@ -5,8 +5,8 @@ import json
 from importlib.metadata import version
 from pathlib import Path
 
-from llm_specdec import anatomy
-from llm_specdec.anatomy import files
+from llm_specdec import checkpoint
+from llm_specdec.checkpoint import files
 
 FORMAT = "1"  # of what target and drafters keep: raised when a state changes its meaning
 
@@ -22,7 +22,7 @@ def target_parts(folder: Path, chat_template: object) -> Parts:
         "states": FORMAT,
         "mlx": version("mlx"),
         "mlx-lm": version("mlx-lm"),
-        "target": anatomy.fingerprint(folder),
+        "target": checkpoint.fingerprint(folder),
         "target files": stamp(folder),
         "quantisation": json.dumps(quantised, sort_keys=True),
         "chat template": _digest(json.dumps(chat_template, sort_keys=True, default=str)),
@@ -35,7 +35,7 @@ def drafter_parts(
     """Parts for a lane. Raises CheckpointError."""
     parts = {"lane": kind, "drafter reads": reads}
     if folder:
-        parts["drafter"] = anatomy.fingerprint(folder)
+        parts["drafter"] = checkpoint.fingerprint(folder)
         parts["drafter files"] = stamp(folder)
         parts["drafter quantisation"] = f"{bits}/{group_size}" if bits else "as stored"
     return parts

@@ -1,6 +1,6 @@
 """The target's cache, with a way back from rejected draft tokens for every kind of layer.
 
-    cache = TargetCache(model, max_draft=8)
+    cache = RollbackCache(model, max_draft=8)
     cache.before_forward(n)                              # n: rows of the forward to come
     logits = model(tokens[None], cache=cache.layers)     # tokens (n,)
     cache.rollback(length)                               # the first `length` tokens stay
@@ -18,7 +18,7 @@ to the current length is free. It reaches any length of the last forward and the
   lazy: only what the state depends on is computed, the outputs are not.
 """
 
-from llm_specdec.engine.rollback.cache import TargetCache
+from llm_specdec.engine.rollback.cache import RollbackCache
 from llm_specdec.engine.rollback.window import WindowKVCache
 
-__all__ = ["TargetCache", "WindowKVCache"]
+__all__ = ["RollbackCache", "WindowKVCache"]

@@ -8,11 +8,17 @@ import mlx.core as mx
 from mlx.nn.layers.base import Module
 from mlx_lm.models.cache import ArraysCache, make_prompt_cache
 
-from llm_specdec.engine.rollback.leaves import Leaf, Recurrent, flat, leaf_of, rollable
-from llm_specdec.engine.rollback.owners import owners_of
+from llm_specdec.engine.rollback.layer_caches import (
+    LayerCache,
+    Recurrent,
+    flat,
+    layer_cache_of,
+    rollable,
+)
+from llm_specdec.engine.rollback.recurrent_modules import recurrent_modules_of
 
 
-class TargetCache:
+class RollbackCache:
     """One conversation's cache of one loaded model.
 
     layers: what the model takes as `cache`. length: tokens covered.
@@ -39,20 +45,23 @@ class TargetCache:
         owners: dict[int, list[Module]] = {}
         if kv_bits or any(isinstance(c, ArraysCache) for c in caches):
             probe = [ours(cache) for cache in make_prompt_cache(model)]
-            owners = owners_of(model, probe, f"kv_bits {kv_bits}" if kv_bits else None)
-        self._leaves = [leaf_of(c, owners.get(i, []), forwards) for i, c in enumerate(caches)]
-        self._close = weakref.finalize(self, _call_all, _watch(self._leaves))
+            owners = recurrent_modules_of(model, probe, f"kv_bits {kv_bits}" if kv_bits else None)
+        self._layer_caches = [
+            layer_cache_of(c, owners.get(i, []), forwards) for i, c in enumerate(caches)
+        ]
+        self._close = weakref.finalize(self, _call_all, _watch(self._layer_caches))
 
     def before_forward(self, n: int) -> None:
         """Say that `n` tokens are about to go through the model."""
-        for leaf in self._leaves:
-            leaf.begin(self.length, n, capture=1 < n <= self.max_draft + 1)
+        for layer_cache in self._layer_caches:
+            layer_cache.begin(self.length, n, capture=1 < n <= self.max_draft + 1)
         self.length += n
 
     def can_rollback(self, length: int) -> bool:
         """Whether `rollback(length)` is possible."""
         return length == self.length or (
-            0 <= length < self.length and all(leaf.reaches(length) for leaf in self._leaves)
+            0 <= length < self.length
+            and all(layer_cache.reaches(length) for layer_cache in self._layer_caches)
         )
 
     def rollback(self, length: int) -> None:
@@ -61,13 +70,13 @@ class TargetCache:
             return
         if not self.can_rollback(length):
             raise ValueError(f"the cache covers {self.length} tokens and cannot go to {length}")
-        for leaf in self._leaves:
-            leaf.rollback(length)
+        for layer_cache in self._layer_caches:
+            layer_cache.rollback(length)
         self.length = length
 
     def arrays(self) -> list[mx.array]:
         """Every array held, to evaluate after prefill."""
-        return [array for leaf in self._leaves for array in leaf.arrays()]
+        return [array for layer_cache in self._layer_caches for array in layer_cache.arrays()]
 
     @property
     def nbytes(self) -> int:
@@ -75,37 +84,39 @@ class TargetCache:
 
     def state(self) -> list[mx.array]:
         """What `load_state` needs: a fixed number of arrays a layer, without spare room."""
-        return [array for leaf in self._leaves for array in leaf.state()]
+        return [array for layer_cache in self._layer_caches for array in layer_cache.state()]
 
     def trims(self, length: int) -> bool:
         """Whether the `state()` of `length` tokens can be cut to any shorter length."""
-        return all(leaf.trims(length) for leaf in self._leaves)
+        return all(layer_cache.trims(length) for layer_cache in self._layer_caches)
 
     def load_state(self, arrays: list[mx.array], length: int) -> None:
         """Take over the `state()` of a cache of the same model that covered `length` tokens, or
         more where such a state `trims`. The arrays given are never written to."""
         rest = list(arrays)
-        for leaf in self._leaves:
-            mine, rest = rest[: leaf.width], rest[leaf.width :]
-            leaf.load(mine, length)
+        for layer_cache in self._layer_caches:
+            mine, rest = rest[: layer_cache.width], rest[layer_cache.width :]
+            layer_cache.load(mine, length)
         self.length = length
 
     def stretched(self, length: int) -> list[mx.array]:
         """A `state()` as if `length` tokens were covered, its rows repeated: the right shapes
         to time a long context without reading one."""
-        return [array for leaf in self._leaves for array in leaf.stretched(length)]
+        return [
+            array for layer_cache in self._layer_caches for array in layer_cache.stretched(length)
+        ]
 
     def close(self) -> None:
         """Take our captures off the model. Happens by itself when the cache is dropped."""
         self._close()
 
 
-def _watch(leaves: list[Leaf]) -> list[Callable[[], None]]:
+def _watch(layer_caches: list[LayerCache]) -> list[Callable[[], None]]:
     return [
-        leaf.watch(module)
-        for leaf in leaves
-        if isinstance(leaf, Recurrent)
-        for module in leaf.modules
+        layer_cache.watch(module)
+        for layer_cache in layer_caches
+        if isinstance(layer_cache, Recurrent)
+        for module in layer_cache.modules
     ]
 
 

@@ -6,8 +6,8 @@ from itertools import product
 import mlx.core as mx
 import pytest
 
-from llm_specdec.engine import accept
-from llm_specdec.engine.transforms import Sampling
+from llm_specdec.engine.sampling import accept
+from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.errors import UnsupportedError
 from tests import zoo
 from tests.engine.prefix_cache import warm
@@ -164,15 +164,15 @@ def test_an_interrupted_run_leaves_a_sound_state(family, lane, monkeypatch):
     monkeypatch.setattr(accept.Verdict, "fetch", interrupted)
     stream = run.tokens()
     with contextlib.suppress(KeyboardInterrupt):
-        while len(run.tally.completion) < 6:
+        while len(run.stats.completion) < 6:
             next(stream)
     stream.close()  # type: ignore[attr-defined]
-    assert run.tally.finish_reason == "interrupted"
+    assert run.stats.finish_reason == "interrupted"
     monkeypatch.undo()
     entries = run.entries()
     prefix.keep(entries)
-    assert entries[-1].tokens == (*PROMPT, *run.tally.completion)
-    prompt = [*PROMPT, *run.tally.completion, 60, 61]
+    assert entries[-1].tokens == (*PROMPT, *run.stats.completion)
+    prompt = [*PROMPT, *run.stats.completion, 60, 61]
     again = warm.outcome(warm.prepared(family, lane, prompt, prefix))
     assert again == warm.outcome(warm.prepared(family, lane, prompt))
     assert again.cached == entries[-1].length

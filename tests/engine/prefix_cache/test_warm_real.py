@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.prefix_cache import PrefixCache, RamTier
 from llm_specdec.engine.request import Request
 
@@ -14,10 +14,12 @@ QUESTIONS = ("Which box holds the rope?", "Which box holds the book?")
 
 def decoded(loaded, prompt, kv_bits, prefix_cache=None):
     eos = frozenset(loaded.tokenizer.eos_token_ids)
-    run = loaded.run(Request(prompt, 12, eos), Meter(), kv_bits=kv_bits, prefix_cache=prefix_cache)
+    run = loaded.run(
+        Request(prompt, 12, eos), PhaseTimer(), kv_bits=kv_bits, prefix_cache=prefix_cache
+    )
     tokens = [token for part in run.tokens() for token in part]
-    tally = run.tally
-    return (tokens, tally.rounds, tally.drafted, tally.accepted, tally.positions), run
+    stats = run.stats
+    return (tokens, stats.rounds, stats.drafted, stats.accepted, stats.positions), run
 
 
 @pytest.mark.parametrize(

@@ -7,23 +7,23 @@ from typing import Any
 import mlx.core as mx
 from mlx.utils import tree_map
 
-from llm_specdec.engine.drafters.base import Drafter, Draw, Proposal
-from llm_specdec.engine.drafters.lookup import LookupDrafter
-from llm_specdec.engine.drafters.model import ModelDrafter
-from llm_specdec.engine.drafters.mtp import MTPDrafter
-from llm_specdec.engine.drafters.mtp.head import build
+from llm_specdec.drafters.lookup.drafter import LookupDrafter
+from llm_specdec.drafters.model.drafter import ModelDrafter
+from llm_specdec.drafters.mtp import MTPDrafter
+from llm_specdec.drafters.mtp.head import build
+from llm_specdec.engine.drafter import Drafter, Draw, Proposal
 from llm_specdec.engine.loop import Run
-from llm_specdec.engine.phases import Meter
+from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.policy import Fixed
 from llm_specdec.engine.prefix_cache import Entry, Key, PrefixCache, RamTier
 from llm_specdec.engine.request import Request
-from llm_specdec.engine.rollback import TargetCache
+from llm_specdec.engine.rollback import RollbackCache
+from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.engine.taps import decoder_layers
-from llm_specdec.engine.transforms import Sampling
 from llm_specdec.errors import UnsupportedError
 from tests import zoo
+from tests.drafters import dflash_checkpoints
 from tests.engine import parity
-from tests.engine.drafters import dflash_checkpoints
 
 LANES = ("none", "lookup", "model", "mtp", "dflash", "sliding dflash")
 SYSTEM, TURN = 20, 36  # positions kept at boundaries of PROMPT
@@ -123,7 +123,7 @@ def prepared(
     tokens: int = TOKENS,
 ) -> Run:
     target, found = parity.target(family), drafter(family, lane)
-    cache = TargetCache(target.model, kv_bits=kv_bits, kv_group_size=32, max_draft=3)
+    cache = RollbackCache(target.model, kv_bits=kv_bits, kv_group_size=32, max_draft=3)
     request = Request(
         prompt,
         tokens,
@@ -132,15 +132,15 @@ def prepared(
         boundaries=lambda: [SYSTEM + 1, TURN + 1],
     )
     policy, noting = Fixed(3 if found else 0), Noting(found) if found else None
-    return Run(target, cache, noting, policy, request, Meter(), prefix_cache=prefix)
+    return Run(target, cache, noting, policy, request, PhaseTimer(), prefix_cache=prefix)
 
 
 def outcome(run: Run) -> Outcome:
     tokens = [token for part in run.tokens() for token in part]
-    tally = run.tally
-    counts = (tally.rounds, tally.drafted, tally.accepted, tally.lengths, tally.positions)
+    stats = run.stats
+    counts = (stats.rounds, stats.drafted, stats.accepted, stats.lengths, stats.positions)
     proposed = run.drafter.proposed if isinstance(run.drafter, Noting) else []
-    return Outcome(tokens, proposed, (*counts, tally.finish_reason), run.cached)
+    return Outcome(tokens, proposed, (*counts, stats.finish_reason), run.cached)
 
 
 def told(run: Run, prefix: PrefixCache) -> Outcome:

@@ -1,0 +1,4 @@
+"""Drafters, one folder for each kind: lookup, model, mtp, dflash.
+
+shortlist   drafting over the common tokens alone
+"""

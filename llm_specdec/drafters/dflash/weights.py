@@ -1,0 +1,177 @@
+"""From a checkpoint's folder to a `Model` in memory."""
+
+import re
+from pathlib import Path
+
+import mlx.core as mx
+from mlx.nn.layers.base import Module
+from mlx.nn.layers.embedding import Embedding
+from mlx.nn.layers.linear import Linear
+from mlx.nn.layers.quantized import quantize
+
+from llm_specdec.drafters.dflash.config import Config
+from llm_specdec.drafters.dflash.model import Model
+from llm_specdec.engine.hardware import skinny_matmul
+from llm_specdec.engine.taps import evaluate
+from llm_specdec.errors import CheckpointError
+
+Weights = dict[str, mx.array]
+
+_FUSED = {
+    "self_attn.kv_proj": ("self_attn.k_proj", "self_attn.v_proj"),
+    "mlp.gate_up_proj": ("mlp.gate_proj", "mlp.up_proj"),
+}
+# Not the drafter's: what `speculators` stores of the target, and what only training uses.
+_FOREIGN = re.compile(r"^(verifier_|t2d$|rotary_emb\.)")
+
+
+class Head(Module):
+    """A drafter's own output matrix; row i is the target's token `tokens[i]`."""
+
+    def __init__(self, rows: int, hidden: int, tokens: mx.array | None) -> None:
+        super().__init__()
+        self.matrix = Linear(hidden, rows, bias=False)
+        self._tokens = tokens
+
+    @property
+    def tokens(self) -> mx.array | None:
+        """(rows,) int32, None where row i is token i."""
+        return self._tokens
+
+    def __call__(self, hidden: mx.array) -> mx.array:
+        found: mx.array = self.matrix(hidden)
+        return found
+
+
+class Checkpoint(Module):
+    """A model and what it brings of its own: an embedding, an output matrix, or neither."""
+
+    def __init__(self, config: Config, weights: Weights) -> None:
+        super().__init__()
+        self.model = Model(config)
+        self.embedding: Embedding | None = None
+        self.head: Head | None = None
+        if "embedding.weight" in weights:
+            self.embedding = Embedding(config.vocab_size, config.hidden_size)
+        if "head.matrix.weight" in weights:
+            rows = weights["head.matrix.weight"].shape[0]
+            self.head = Head(rows, config.hidden_size, _draft_tokens(weights, rows, config))
+
+
+def load(
+    folder: Path, config: Config, dtype: mx.Dtype, bits: int | None = None, group_size: int = 64
+) -> Checkpoint:
+    """Load, cast to `dtype` and, with `bits`, quantise the matrices; all evaluated.
+
+    Raises: CheckpointError.
+    """
+    if bits and config.quantisation:
+        raise CheckpointError(
+            f"{folder} is stored in {config.quantisation[0]} bits already: "
+            "leave drafter_bits out, or take the 16-bit checkpoint"
+        )
+    weights = _renamed(_stored(folder), config)
+    checkpoint = Checkpoint(config, weights)
+    if config.quantisation:
+        stored_bits, stored_group = config.quantisation
+        quantize(
+            checkpoint,
+            stored_group,
+            stored_bits,
+            class_predicate=lambda name, _: f"{name}.scales" in weights,
+        )
+    weights.pop("d2t", None)
+    try:
+        checkpoint.load_weights(list(_cast(weights, dtype).items()))
+    except ValueError as error:
+        raise CheckpointError(f"{folder}: {_one_line(error)}") from error
+    if bits:
+        quantize(
+            checkpoint,
+            group_size,
+            bits,
+            class_predicate=lambda _, module: (
+                isinstance(module, Linear) and module.weight.shape[-1] % group_size == 0
+            ),
+        )
+    checkpoint.eval()
+    skinny_matmul.rearrange(checkpoint)
+    evaluate(checkpoint)
+    return checkpoint
+
+
+def _stored(folder: Path) -> Weights:
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise CheckpointError(f"{folder} holds no safetensors file")
+    weights: Weights = {}
+    for file in files:
+        try:
+            weights.update(mx.load(str(file)))  # type: ignore[arg-type]
+        except (OSError, RuntimeError, ValueError) as error:
+            raise CheckpointError(f"{file} cannot be read: {_one_line(error)}") from error
+    return weights
+
+
+def _renamed(stored: Weights, config: Config) -> Weights:
+    """Tensor names of the files → those of `Checkpoint`, products over the same input fused."""
+    weights = {_name(key): value for key, value in stored.items() if not _FOREIGN.match(key)}
+    for i in range(config.layers):
+        for fused, (one, two) in _FUSED.items():
+            prefix = f"model.layers.{i}."
+            for part in ("weight", "scales", "biases"):
+                names = [f"{prefix}{name}.{part}" for name in (one, two)]
+                if all(name in weights for name in names):
+                    pieces = [weights.pop(name) for name in names]
+                    weights[f"{prefix}{fused}.{part}"] = mx.concatenate(pieces)
+    return weights
+
+
+def _name(stored: str) -> str:
+    """Codebooks are stored with or without `.weight`, the body with or without `model.`."""
+    name = stored.removeprefix("model.")
+    if name == "d2t":
+        return name
+    if name.startswith("embed_tokens."):
+        return name.replace("embed_tokens", "embedding", 1)
+    if name.startswith("lm_head."):
+        return name.replace("lm_head", "head.matrix", 1)
+    if name.endswith("_codebook"):
+        name += ".weight"
+    return f"model.{name}"
+
+
+def _draft_tokens(weights: Weights, rows: int, config: Config) -> mx.array | None:
+    """`d2t` holds offsets: row i of the output matrix is token i + d2t[i]."""
+    if "d2t" not in weights:
+        if rows < config.vocab_size:
+            raise CheckpointError(
+                f"its output matrix has {rows} rows of a vocabulary of {config.vocab_size}, and "
+                "no d2t says for which tokens"
+            )
+        return None
+    offsets = weights["d2t"].astype(mx.int32)
+    if offsets.shape != (rows,):
+        raise CheckpointError(
+            f"d2t has {offsets.size} entries, the output matrix {rows} rows: they must agree"
+        )
+    tokens = offsets + mx.arange(rows, dtype=mx.int32)
+    ids: list[int] = tokens.tolist()  # type: ignore[assignment]
+    if min(ids) < 0 or max(ids) >= config.vocab_size or len(set(ids)) != rows:
+        raise CheckpointError(
+            f"d2t leads to tokens {min(ids)} to {max(ids)}, some of them twice or outside the "
+            f"vocabulary of {config.vocab_size}"
+        )
+    return tokens
+
+
+def _cast(weights: Weights, dtype: mx.Dtype) -> Weights:
+    """All floats in one precision: a mixed product would cast its matrix at every call."""
+    return {
+        name: value.astype(dtype) if mx.issubdtype(value.dtype, mx.floating) else value
+        for name, value in weights.items()
+    }
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,1 @@
+"""A small autoregressive model with the tokenizer of the target."""

@@ -1,0 +1,59 @@
+"""Which hidden states suit a head: those after the target's final norm, or those before it.
+
+Publishers' own runtimes disagree, and a head drafts with either, only worse with the wrong
+ones. So both are tried on the target's own answers to fixed prompts, the text that a head is
+trained for (on text by other hands the two can come out alike), and the better is kept with
+the pairing.
+"""
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+from mlx_lm.models.cache import KVCache
+
+from llm_specdec.drafters.mtp.drafter import MTPDrafter
+from llm_specdec.drafters.mtp.loading import Target, tap_of
+from llm_specdec.engine.taps import Taps
+
+READS = ("final_norm", "last_layer")
+PROMPTS = (
+    "Explain in a few sentences how a bicycle stays upright.",
+    "Write a Python function that returns the longest word of a sentence.",
+)
+LENGTH = 96  # tokens of the target's own answer to each prompt
+MARGIN = 0.03  # by which the other reading must be better: about a standard error
+
+
+def better(found: dict[str, float], usual: str) -> str:
+    """The reading to keep: the layout's own unless another one is clearly better."""
+    best = max(found, key=lambda reads: found[reads])
+    return best if found[best] > found[usual] + MARGIN else usual
+
+
+def acceptance(
+    drafter: MTPDrafter, target: Target, prompt: Sequence[int], answer: Sequence[int]
+) -> dict[str, float]:
+    """How often the head's first draft token is the next token of the target's own answer.
+
+    answer: greedy, two tokens or more. One pass of the target, one of the head a reading.
+    """
+    taps = {reads: tap_of(reads, target.model) for reads in READS}
+    ids = mx.array([*prompt, *answer], dtype=mx.int32)
+    with Taps(target.model, tuple(taps.values())) as tapped:
+        mx.eval(target.model(ids[None]))
+        hidden = tapped.take()
+    start = len(prompt) - 1  # the slot that holds the answer's first token
+    right = {
+        reads: _drafted(drafter, ids[:-1], hidden[tap][:-1])[start:] == ids[start + 2 :]
+        for reads, tap in taps.items()
+    }
+    return {reads: float(rows.mean()) for reads, rows in right.items()}
+
+
+def _drafted(drafter: MTPDrafter, ids: mx.array, hidden: mx.array) -> mx.array:
+    """The head's choice in every slot, (n - 1,)."""
+    embedded = drafter.target.embed(ids[1:])
+    output = drafter.head(embedded[None], hidden[None, :-1], KVCache())[0]
+    return mx.argmax(
+        drafter.target.head(drafter.head.norm(output), drafter.target.vocab_size), axis=-1
+    )

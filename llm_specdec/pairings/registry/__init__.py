@@ -1,0 +1,40 @@
+"""The registry file: pairings and profiles, in TOML that people edit by hand.
+
+pairings   what it describes
+reading    text → pairings
+lines      the line of a key, for messages
+file       `load`, `edit` and `change`
+"""
+
+from llm_specdec.pairings.registry.file import change, default_path, edit, load
+from llm_specdec.pairings.registry.pairings import (
+    BROKEN,
+    BUILT_IN,
+    KINDS,
+    NAMES_ARE,
+    VETOED,
+    Pairing,
+    Profile,
+    Registry,
+    is_name,
+    names_in_use,
+    unknown_pairing,
+)
+
+__all__ = [
+    "BROKEN",
+    "BUILT_IN",
+    "KINDS",
+    "NAMES_ARE",
+    "VETOED",
+    "Pairing",
+    "Profile",
+    "Registry",
+    "change",
+    "default_path",
+    "edit",
+    "is_name",
+    "load",
+    "names_in_use",
+    "unknown_pairing",
+]

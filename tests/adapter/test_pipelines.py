@@ -1,0 +1,79 @@
+"""In a pipeline: stdout is the answer, everything else is on stderr, and bad input ends early."""
+
+import os
+import subprocess
+import sys
+
+import llm
+import pytest
+
+from llm_specdec.adapter import answer
+from llm_specdec.console import notices
+from llm_specdec.engine.hardware import blas
+from tests import chains
+
+HI = ["<|hi|>", "Hello", " you."]
+
+
+@pytest.fixture
+def chain(llm_user, tmp_path):
+    chains.write(tmp_path / "chain", [HI], chains.template({}, "<|hi|>"))
+    (llm_user / "specdec").mkdir()
+    (llm_user / "specdec" / "specdec.toml").write_text(
+        f'[pairings.chain]\ntarget = "{tmp_path / "chain"}"\n'
+        "[pairings.chain.settings]\ncontext = 8192\n"
+    )
+
+
+def cli(*arguments, stdin):
+    return subprocess.run(
+        [sys.executable, "-m", "llm", *arguments],
+        input=stdin,
+        capture_output=True,
+        env={**os.environ, "LLM_RAISE_ERRORS": ""},
+    )
+
+
+def test_stdin_and_argument_are_one_prompt_and_stdout_is_the_answer(chain):
+    run = cli("-m", "chain", "Sum up", stdin="das Wort für 🐼".encode())
+    assert (run.returncode, run.stdout, run.stderr) == (0, b"Hello you.\n", b"")
+
+
+def test_what_is_no_utf_8_is_refused(chain):
+    run = cli("-m", "chain", stdin=b"caf\xe9 \xff")
+    assert (run.returncode, run.stdout) == (1, b"")
+    assert run.stderr == b"Error: the prompt is not UTF-8: convert it, with iconv for example\n"
+
+
+@pytest.mark.parametrize("size", [8192, 1_000_000])
+def test_a_prompt_beyond_the_context_is_refused_before_weights_are_loaded(chain, monkeypatch, size):
+    def load(weights):
+        raise AssertionError("loaded")
+
+    monkeypatch.setattr(answer, "load", load)
+    with pytest.raises(llm.ModelError, match=r"has \d+ tokens, the context of chain 8192: shorten"):
+        llm.get_model("chain").prompt("x" * size).text()
+
+
+def test_a_warning_comes_once_a_process_and_on_stderr(capsys):
+    notices.warn.cache_clear()
+    for _ in range(3):
+        notices.warn("mind the gap")
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "Warning: mind the gap\n")
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or any(map(blas.installed, blas.CUDA_BACKENDS)),
+    reason="only MLX's CPU backend on Linux takes another BLAS",
+)
+def test_a_blas_that_was_named_and_is_not_there_is_a_warning_of_prompts(chain, monkeypatch):
+    monkeypatch.setenv("LLM_SPECDEC_BLAS", "/no/such/file")
+    run = cli("chat", "-m", "chain", stdin=b"hi\nhi again\nexit\n")
+    assert run.returncode == 0 and run.stdout.count(b"Hello you.") == 2
+    said = run.stderr.decode().splitlines()
+    assert len(said) == 1 and said[0].startswith(
+        "Warning: LLM_SPECDEC_BLAS is not used: /no/such/file: cannot open"
+    )
+    assert said[0].endswith("; correct or unset LLM_SPECDEC_BLAS")
+    assert cli("--help", stdin=b"").stderr == b""

@@ -1,0 +1,69 @@
+"""Passes that start early give what passes give, on our instance only."""
+
+from types import SimpleNamespace
+
+import mlx.core as mx
+import pytest
+
+from llm_specdec.engine.hardware import eager_dispatch
+from llm_specdec.engine.rollback import RollbackCache
+from llm_specdec.engine.taps import Taps, class_of, decoder_layers
+from llm_specdec.engine.target import Target
+from tests import zoo
+
+
+@pytest.fixture
+def any_size(monkeypatch):
+    monkeypatch.setattr(eager_dispatch, "LEAST", 0)
+
+
+def passes(model, args):
+    """Logits and hidden states of a prompt and of three tokens after it."""
+    target = Target(model, args)
+    cache = RollbackCache(model)
+    with Taps(model, (0, "final_norm")) as taps:
+        found = []
+        for tokens in ([5, 6, 7, 8], [9, 10, 11]):
+            logits = target.forward(mx.array(tokens), cache)
+            found += [logits, *taps.take().values()]
+    return found
+
+
+@pytest.mark.parametrize("family", [f for f in zoo.FAMILIES if f != "gemma3n"])
+def test_the_numbers_stay(family, any_size):
+    model, args = zoo.build(family)
+    expected = passes(model, args)
+    eager_dispatch.launch_layers(model)
+    found = passes(model, args)
+    assert len(found) == len(expected)
+    assert all(map(mx.array_equal, found, expected))
+
+
+def test_every_second_layer_is_asked_for_as_it_is_built(any_size, monkeypatch):
+    (ours, args), (theirs, _) = zoo.build("llama"), zoo.build("llama")
+    asked: list[mx.array] = []
+    monkeypatch.setattr(mx, "async_eval", asked.append)
+    eager_dispatch.launch_layers(ours)
+    passes(theirs, args)
+    assert asked == []
+    ours(mx.array([[5, 6, 7]]))
+    assert [states.shape for states in asked] == [(1, 3, 64)] * -(-len(ours.layers) // 2)
+
+
+@pytest.mark.parametrize("why", ["small layers", "gpu"])
+def test_where_it_does_not_pay_the_model_is_left_alone(why, monkeypatch):
+    model, _ = zoo.build("llama")
+    if why == "gpu":
+        monkeypatch.setattr(eager_dispatch, "LEAST", 0)
+        gpu = SimpleNamespace(type=mx.DeviceType.gpu)
+        monkeypatch.setattr(mx, "default_device", lambda: gpu)
+    eager_dispatch.launch_layers(model)
+    assert all(type(layer) is class_of(layer) for layer in decoder_layers(model))
+
+
+def test_the_class_of_a_layer_is_its_own_under_observation(any_size):
+    model, _ = zoo.build("llama")
+    own = type(model.layers[0])
+    eager_dispatch.launch_layers(model)
+    assert type(model.layers[0]) is not own
+    assert class_of(model.layers[0]) is own

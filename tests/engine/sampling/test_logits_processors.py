@@ -1,0 +1,111 @@
+"""Penalties and truncation equal mlx-lm's own, row by row, and the definitions in float64."""
+
+import mlx.core as mx
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mlx_lm.sample_utils import apply_min_p, apply_top_k, apply_top_p, make_logits_processors
+
+from llm_specdec.engine.sampling import logits_processors
+from llm_specdec.engine.sampling.logits_processors import History, Sampling
+from tests.engine import reference
+
+VOCAB = 24
+tokens = st.integers(0, VOCAB - 1)
+histories = st.lists(tokens, min_size=1, max_size=60)
+drafts = st.lists(tokens, max_size=8)
+penalties = st.fixed_dictionaries(
+    {},
+    optional={
+        "repetition_penalty": st.sampled_from([0.8, 1.15, 1.5]),
+        "presence_penalty": st.sampled_from([-0.5, 0.7]),
+        "frequency_penalty": st.sampled_from([-0.2, 0.4]),
+        "logit_bias": st.dictionaries(tokens, st.sampled_from([-3.0, 0.5, 2.0]), min_size=1),
+    },
+)
+cuts = st.fixed_dictionaries(
+    {"temperature": st.sampled_from([0.3, 1.0, 1.7])},
+    optional={
+        "top_p": st.sampled_from([0.2, 0.7, 0.95]),
+        "top_k": st.integers(1, VOCAB + 2),
+        "min_p": st.sampled_from([0.02, 0.3]),
+    },
+)
+
+
+def logits(m, seed):
+    return np.random.default_rng(seed).normal(size=(m, VOCAB)).astype(np.float32) * 2
+
+
+def penalised(prompt, output, drafted, sampling, rows, first=0):
+    history = History(prompt, VOCAB)
+    for token in output:
+        history.commit([token])
+    ids = mx.array(drafted, dtype=mx.int32)
+    return np.array(logits_processors.penalise(mx.array(rows), history, ids, sampling, first))
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories, histories, drafts, penalties, st.integers(0, 9))
+def test_mlx_scope_equals_mlx_lms_processors_row_by_row(prompt, output, drafted, chosen, seed):
+    rows = logits(len(drafted) + 1, seed)
+    got = penalised(prompt, output, drafted, Sampling(penalty_scope="mlx", **chosen), rows)
+    for i, row in enumerate(rows):
+        expected = mx.array(row)[None]
+        history = mx.array([*prompt, *output, *drafted[:i]])
+        for processor in make_logits_processors(**chosen):
+            expected = processor(history, expected)
+        np.testing.assert_allclose(got[i], np.array(expected[0]), rtol=1e-5, atol=1e-5)
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories, st.lists(tokens, max_size=30), drafts, penalties, st.data())
+def test_any_slice_of_rows_equals_the_definitions(prompt, output, drafted, chosen, data):
+    """Both scopes, and drafters asking for one row at a time."""
+    scope = data.draw(st.sampled_from(["card", "mlx"]))
+    first = data.draw(st.integers(0, len(drafted)))
+    sampling = Sampling(penalty_scope=scope, **chosen)
+    rows = logits(len(drafted) + 1 - first, 3)
+    got = penalised(prompt, output, drafted, sampling, rows, first)
+    for i, row in enumerate(rows):
+        history = [*output, *drafted[: first + i]]
+        expected = reference.penalised(row, prompt, history, sampling)
+        np.testing.assert_allclose(got[i], expected, rtol=1e-5, atol=1e-5)
+
+
+@settings(max_examples=150, deadline=None)
+@given(cuts, st.integers(0, 99))
+def test_mlx_scope_truncates_like_mlx_lms_sampler(chosen, seed):
+    row = mx.array(logits(1, seed))
+    sampling = Sampling(penalty_scope="mlx", **chosen)
+    kept = row - mx.logsumexp(row, keepdims=True)
+    if sampling.top_p < 1:
+        kept = apply_top_p(kept, sampling.top_p)
+    if sampling.min_p:
+        kept = apply_min_p(kept, sampling.min_p)
+    if 0 < sampling.top_k < VOCAB:
+        kept = apply_top_k(kept, sampling.top_k)
+    expected = mx.softmax(kept / sampling.temperature, axis=-1)
+    got = logits_processors.distribution(row, sampling)
+    np.testing.assert_allclose(np.array(got), np.array(expected), rtol=1e-4, atol=1e-6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(cuts, st.integers(0, 99), st.sampled_from(["card", "mlx"]))
+def test_distributions_equal_the_definitions(chosen, seed, scope):
+    rows = logits(3, seed)
+    sampling = Sampling(penalty_scope=scope, **chosen)
+    got = np.array(logits_processors.distribution(mx.array(rows), sampling))
+    for i, row in enumerate(rows):
+        expected = reference.distribution(row.astype(np.float64), sampling)
+        np.testing.assert_allclose(got[i], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_transform_leaves_its_inputs_alone():
+    rows = mx.array(logits(2, 0))
+    history = History([1, 2, 2], VOCAB)
+    before = np.array(rows)
+    sampling = Sampling(repetition_penalty=1.5, logit_bias={3: 1.0})
+    first = np.array(logits_processors.penalise(rows, history, mx.array([5]), sampling))
+    again = np.array(logits_processors.penalise(rows, history, mx.array([5]), sampling))
+    assert (np.array(rows) == before).all() and (first == again).all()
