@@ -9,7 +9,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from tests.engine.prefix_cache.processes import KEY, check, entry, kill_writers, tier
+from fixtures.cache_processes import KEY, check, entry, kill_writers, tier
 
 
 def main() -> None:

@@ -20,6 +20,8 @@ import mlx.core as mx
 from mlx_lm.tokenizer_utils import TokenizerWrapper
 
 from benchmarks import harness
+from fixtures import dflash_checkpoints as checkpoints
+from fixtures import zoo
 from llm_specdec.drafters.dflash import drafter as dflash
 from llm_specdec.engine.drafter import Draw, Proposal
 from llm_specdec.engine.loop import Run
@@ -28,8 +30,6 @@ from llm_specdec.engine.policy import Fixed
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.target import Target, load
-from tests import zoo
-from tests.drafters import dflash_checkpoints as checkpoints
 
 Round = tuple[list[int], list[int]]  # draft tokens, kept tokens
 TINY_TARGETS = ("llama", "qwen3", "qwen3_5")

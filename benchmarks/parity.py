@@ -24,6 +24,7 @@ from unittest.mock import patch
 import mlx.core as mx
 
 from benchmarks import harness
+from fixtures import chisquare, parity, zoo
 from llm_specdec.engine import loop
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
@@ -32,8 +33,6 @@ from llm_specdec.engine.sampling.draft_sampler import DraftSampler
 from llm_specdec.engine.sampling.logits_processors import History, Sampling
 from llm_specdec.engine.session import Session
 from llm_specdec.engine.target import Target
-from tests import zoo
-from tests.engine import chisquare, parity
 
 KINDS = ("none", "lookup", "model", "mtp", "dflash")
 LEADS = ("", "Answer briefly. ", "Answer as a numbered list. ", "Answer like a teacher. ")

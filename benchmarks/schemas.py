@@ -21,10 +21,10 @@ from unittest.mock import patch
 
 from benchmarks import harness
 from benchmarks.parity import session
+from fixtures import schema_runs
 from llm_specdec.constraints import masks, schemas
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.request import Request, RunStats
-from tests.engine import schema_runs
 
 PERSON: dict[str, Any] = {
     "type": "object",

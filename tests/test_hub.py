@@ -1,6 +1,6 @@
 """Names become folders; what the hub refuses becomes one clear line.
 
-The cassettes hold what the real client said to tests/hub_server.py, which re-records them.
+The cassettes hold what the real client said to tests/support/hub_server.py, which re-records them.
 """
 
 import errno
@@ -11,8 +11,7 @@ import pytest
 
 from llm_specdec import hub
 from llm_specdec.errors import HubError
-
-from .hub_server import ENDPOINT
+from tests.support.hub_server import ENDPOINT
 
 
 @pytest.fixture(autouse=True)

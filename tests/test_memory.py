@@ -3,10 +3,10 @@ from pathlib import Path
 import llm
 import pytest
 
+from fixtures import zoo
 from llm_specdec import checkpoint, memory
 from llm_specdec.errors import ResourceError, UnsupportedError
-from tests import zoo
-from tests.checkpoints import qwen_head, trunk, write_model
+from tests.support.checkpoints import qwen_head, trunk, write_model
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from mlx.utils import tree_flatten
 from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.utils import load_model, save_config
 
+from fixtures import zoo
 from llm_specdec import checkpoint, memory
-from tests import zoo
 
 UNKNOWN = ("llama4",)  # its chunked caches are decided when loaded
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from llm.cli import cli as llm_cli
 
+from fixtures import zoo
 from llm_specdec import prefixes
 from llm_specdec.console import notices
 from llm_specdec.engine.prefix_cache.disk import read_head
-from tests import zoo
-from tests.engine.prefix_cache.disks import read_only, small
+from tests.support.disks import read_only, small
 
 WORDS = " ".join(f"w{number % 60}" for number in range(40))  # 40 tokens and more: worth keeping
 QUESTION = f"{WORDS} w7"

@@ -5,7 +5,7 @@ import pytest
 from mlx_lm.generate import generate_step
 from mlx_lm.utils import load
 
-from tests import zoo
+from fixtures import zoo
 
 
 def greedy(model, prompt, n):

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import llm
 import pytest
 
+from fixtures import zoo
 from llm_specdec.adapter.model_thread import Reading
-from tests import zoo
 
 QUESTIONS = [f"w{number} w{number + 1} w2" for number in range(10)]
 

@@ -8,7 +8,7 @@ import sys
 import pexpect
 import pytest
 
-from tests import chains
+from tests.support import chains
 
 LOOP = ["<|loop|>", "round", " and", " about", ","]
 CALL = ["<|call me|>", '<tool_call>{"name": "upper", "arguments": {"text": "fox"}}</tool_call>']

@@ -12,7 +12,7 @@ from llm.parts import ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
 from llm_specdec.console import notices
 from llm_specdec.engine import target
-from tests import chains
+from tests.support import chains
 
 PANDA = ["<0xF0>", "<0x9F>", "<0x90>", "<0xBC>"]
 THINK = ["<|ask|>", "<think>", "\n", "Let me", " see", ".", "</think>", "\r", "It is ", *PANDA]

@@ -10,7 +10,7 @@ import pytest
 from llm_specdec.adapter import answer
 from llm_specdec.console import notices
 from llm_specdec.engine.hardware import blas
-from tests import chains
+from tests.support import chains
 
 HI = ["<|hi|>", "Hello", " you."]
 

@@ -5,8 +5,8 @@ import pytest
 from llm_specdec.bench.results import redact
 from llm_specdec.bench.runs import perform
 from llm_specdec.bench.store import Store
-from tests.bench.scripted import Scripted, plan, progress
 from tests.bench.test_runs import SEED
+from tests.support.scripted_bench import Scripted, plan, progress
 
 
 @pytest.fixture

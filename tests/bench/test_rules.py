@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from llm_specdec.bench import rules
 from llm_specdec.bench.rules import Case
-from tests.receipts.samples import specdec
+from tests.support.receipts import specdec
 
 # The founding note's rows: drafted runs, baseline runs, the gain of means it states (in whole
 # percent, rounded down), and the gain of medians worked out by hand.

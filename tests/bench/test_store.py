@@ -8,7 +8,7 @@ import sqlite_utils
 from llm_specdec.bench.rules import Case
 from llm_specdec.bench.store import Asked, Store, migrations, stale
 from llm_specdec.errors import LogError
-from tests.receipts.samples import specdec
+from tests.support.receipts import specdec
 
 CASE = Case("code", 2150)
 ASKED = Asked("qwen", "reason", "none", "cold", 15.0)

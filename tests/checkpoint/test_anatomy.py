@@ -7,7 +7,7 @@ import pytest
 
 from llm_specdec import checkpoint
 from llm_specdec.errors import CheckpointError
-from tests.checkpoints import (
+from tests.support.checkpoints import (
     LLAMA,
     layer,
     quantise,

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from llm_specdec import checkpoint
-from tests.checkpoints import layer, trunk, write_json, write_model, write_safetensors
+from tests.support.checkpoints import layer, trunk, write_json, write_model, write_safetensors
 
 
 def read(folder):

@@ -4,7 +4,7 @@ import pytest
 
 from llm_specdec import checkpoint
 from llm_specdec.checkpoint import fit
-from tests.checkpoints import (
+from tests.support.checkpoints import (
     qwen_head,
     tokenizer_json,
     trunk,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from llm_specdec import checkpoint
 from llm_specdec.checkpoint import fit
 from llm_specdec.errors import CheckpointError
-from tests.checkpoints import LLAMA, tokenizer_json, write_model
+from tests.support.checkpoints import LLAMA, tokenizer_json, write_model
 
 quick = settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

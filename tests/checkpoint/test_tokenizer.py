@@ -2,7 +2,7 @@ import pytest
 
 from llm_specdec import checkpoint
 from llm_specdec.checkpoint import tokenizer
-from tests.checkpoints import tokenizer_json, write_json
+from tests.support.checkpoints import tokenizer_json, write_json
 
 
 def facts(folder):

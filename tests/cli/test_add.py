@@ -5,10 +5,9 @@ import pytest
 from click.testing import CliRunner
 from llm.cli import cli
 
+from fixtures import dflash_checkpoints, heads, zoo
 from llm_specdec.pairings import registry
-from tests import heads, zoo
-from tests.checkpoints import quantise, qwen_head, tokenizer_json, trunk, write_model
-from tests.drafters import dflash_checkpoints
+from tests.support.checkpoints import quantise, qwen_head, tokenizer_json, trunk, write_model
 
 
 @pytest.fixture(autouse=True)

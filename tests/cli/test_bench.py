@@ -9,7 +9,7 @@ from llm_specdec import settings
 from llm_specdec.bench import command, last_verdict
 from llm_specdec.bench.store import Store, default_path
 from llm_specdec.pairings import registry
-from tests.bench.scripted import CONDITIONS, Scripted
+from tests.support.scripted_bench import CONDITIONS, Scripted
 
 TARGET, OTHER = "someone/Target-4bit", "someone/Other-4bit"
 GOOD = {"none": [16.9, 16.0, 17.2], "qwen": [35.8, 40.6, 39.7]}

@@ -9,7 +9,7 @@ from llm_specdec import prefix_store
 from llm_specdec.cache_limits import GIB
 from llm_specdec.cli import specdec
 from llm_specdec.pairings import registry
-from tests.receipts.samples import log
+from tests.support.receipts import log
 
 PAIRINGS = '[pairings.qwen]\ntarget = "t"\naliases = ["fast"]\n[pairings.idle]\ntarget = "t"\n'
 

@@ -9,7 +9,7 @@ from llm.cli import cli
 from llm_specdec import hub
 from llm_specdec.errors import HubError
 from llm_specdec.pairings import registry
-from tests.checkpoints import write_model
+from tests.support.checkpoints import write_model
 
 CARD = """\
 # My model

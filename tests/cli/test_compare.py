@@ -8,8 +8,8 @@ from llm_specdec.bench.runs import perform
 from llm_specdec.bench.store import Store
 from llm_specdec.pairings import registry
 from llm_specdec.receipts import Lane
-from tests.bench.scripted import Scripted, plan, progress
-from tests.receipts.samples import log
+from tests.support.receipts import log
+from tests.support.scripted_bench import Scripted, plan, progress
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from llm_specdec.bench import machine, store
 from llm_specdec.checkpoint import fingerprint
 from llm_specdec.cli import specdec
 from llm_specdec.engine.hardware import blas
-from tests.checkpoints import LLAMA, write_json, write_model
+from tests.support.checkpoints import LLAMA, write_json, write_model
 
 
 @pytest.fixture

@@ -5,7 +5,13 @@ import pytest
 from click.testing import CliRunner
 
 from llm_specdec.cli import specdec
-from tests.checkpoints import qwen_head, tokenizer_json, trunk, write_model, write_safetensors
+from tests.support.checkpoints import (
+    qwen_head,
+    tokenizer_json,
+    trunk,
+    write_model,
+    write_safetensors,
+)
 
 DRAFTERS = Path(__file__).parents[2] / "fixtures" / "drafters"
 

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from llm_specdec.cli import specdec
-from tests.checkpoints import (
+from tests.support.checkpoints import (
     LLAMA,
     quantise,
     qwen_head,

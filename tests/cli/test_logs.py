@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 from llm.cli import cli
 
-from tests.receipts.samples import log
+from tests.support.receipts import log
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ import contextlib
 
 import pytest
 
+from fixtures import schema_runs, zoo
+from fixtures.schema_runs import EOS, VOCAB, constraint
 from llm_specdec.constraints.after_thinking import AfterThinking
 from llm_specdec.constraints.masks import tokens_of
 from llm_specdec.drafters.lookup.drafter import LookupDrafter
@@ -14,10 +16,7 @@ from llm_specdec.engine.request import Request, RunStats
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.errors import UsageError
 from llm_specdec.prompting.sections import Sections
-from tests import zoo
 from tests.constraints.test_grammar import PERSON, ids
-from tests.engine import schema_runs
-from tests.engine.schema_runs import EOS, VOCAB, constraint
 
 THINK, END, CHANNEL, FINAL = 500, 501, 502, 503  # tokens that the tokenizer's JSON has no use for
 ONE = Sections(think_start=(THINK,), think_end=(END,))

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from fixtures import schema_runs
+from fixtures.schema_runs import EOS, constraint
 from llm_specdec.constraints import grammar
 from llm_specdec.constraints.masks import tokens_of
 from llm_specdec.engine.request import RunStats
 from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.errors import UnsupportedError, UsageError
-from tests.engine import schema_runs
-from tests.engine.schema_runs import EOS, constraint
 
 PERSON = {
     "type": "object",

@@ -4,6 +4,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from fixtures import parity, zoo
 from llm_specdec.constraints import masks
 from llm_specdec.drafters.lookup.drafter import LookupDrafter
 from llm_specdec.drafters.model.drafter import ModelDrafter
@@ -13,8 +14,6 @@ from llm_specdec.engine.policy import Fixed
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling import logits_processors
-from tests import zoo
-from tests.engine import parity
 
 PROMPT = parity.PROMPTS["long"]
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fixtures import parity, zoo
 from llm_specdec.constraints.thinking_budget import Budget
 from llm_specdec.drafters.lookup.drafter import LookupDrafter
 from llm_specdec.engine.loop import Run
@@ -11,8 +12,6 @@ from llm_specdec.engine.policy import Fixed
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.prompting.sections import Sections
-from tests import zoo
-from tests.engine import parity
 
 ONE = Sections(think_start=(90,), think_end=(91,))
 TWO = Sections(think_start=(90, 92), think_end=(91, 93))

@@ -7,18 +7,10 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from fixtures.dflash_checkpoints import HIDDEN, VOCAB, Lender, config, save, smaller_head, weights
 from llm_specdec.drafters import shortlist
 from llm_specdec.drafters.dflash import drafter as dflash
 from llm_specdec.errors import CheckpointError, PairingError
-from tests.drafters.dflash_checkpoints import (
-    HIDDEN,
-    VOCAB,
-    Lender,
-    config,
-    save,
-    smaller_head,
-    weights,
-)
 from tests.drafters.test_dflash_maths import (
     LAYOUTS,
     SLIDING,

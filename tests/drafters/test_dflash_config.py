@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fixtures.dflash_checkpoints import CONFIG, config
 from llm_specdec.drafters.dflash.config import read
 from llm_specdec.errors import CheckpointError
-from tests.drafters.dflash_checkpoints import CONFIG, config
 
 
 @pytest.fixture

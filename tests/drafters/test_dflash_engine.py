@@ -2,6 +2,8 @@
 
 import pytest
 
+from fixtures import dflash_checkpoints as checkpoints
+from fixtures import zoo
 from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.policy import Fixed
@@ -9,8 +11,6 @@ from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.engine.target import Target
-from tests import zoo
-from tests.drafters import dflash_checkpoints as checkpoints
 
 LENGTH = 24
 PENALTIES = Sampling(repetition_penalty=1.3, presence_penalty=0.5)

@@ -6,19 +6,11 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from fixtures.dflash_checkpoints import HIDDEN, LAYER_IDS, VOCAB, Lender, config, save, weights
 from llm_specdec.drafters.dflash import drafter as dflash
 from llm_specdec.drafters.dflash.model import best
 from llm_specdec.engine.drafter import Proposal
-from tests.drafters import dflash_naive as naive
-from tests.drafters.dflash_checkpoints import (
-    HIDDEN,
-    LAYER_IDS,
-    VOCAB,
-    Lender,
-    config,
-    save,
-    weights,
-)
+from tests.support import dflash_naive as naive
 
 SLIDING: dict[str, Any] = {"layer_types": ["sliding_attention"] * 2, "sliding_window": 12}
 LAYOUTS: dict[str, dict[str, Any]] = {

@@ -3,12 +3,12 @@
 import mlx.core as mx
 import pytest
 
+from fixtures import zoo
 from llm_specdec.drafters.model.drafter import ModelDrafter
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.sampling.draft_sampler import DraftSampler
 from llm_specdec.engine.sampling.logits_processors import History
 from llm_specdec.engine.target import Target
-from tests import zoo
 
 TOKENS = [3 + (7 * i) % 50 for i in range(40)]
 

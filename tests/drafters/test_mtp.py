@@ -10,6 +10,7 @@ import pytest
 from mlx_lm.models.cache import KVCache
 from scipy.stats import chisquare
 
+from fixtures import heads
 from llm_specdec.drafters import shortlist
 from llm_specdec.drafters.mtp import MTPDrafter, load_head
 from llm_specdec.engine.drafter import Proposal
@@ -21,7 +22,6 @@ from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling import logits_processors
 from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.engine.target import load
-from tests import heads
 
 PUBLISHED = ["llama", "qwen3_5", "qwen3_next", "deepseek_v3", "glm4_moe", "mimo"]
 WIDTH = 64

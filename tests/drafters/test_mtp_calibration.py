@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures import heads
 from llm_specdec.drafters.mtp import calibration, load_head
 from llm_specdec.engine.target import load
-from tests import heads
 
 TEXT = [3]
 while len(TEXT) < 60:

@@ -7,11 +7,11 @@ import pytest
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import KVCache
 
+from fixtures import heads, zoo
 from llm_specdec.drafters.mtp import load_head
 from llm_specdec.drafters.mtp.head import build
 from llm_specdec.engine.target import Target, load
 from llm_specdec.errors import CheckpointError, UnsupportedError
-from tests import heads, zoo
 
 
 def outputs(head, rows=5, width=64):

@@ -4,9 +4,9 @@ import mlx.core as mx
 import pytest
 from mlx.nn.layers.quantized import quantize
 
+from fixtures import zoo
 from llm_specdec.drafters.shortlist import Shortlist
 from llm_specdec.engine.target import Target
-from tests import zoo
 
 VOCAB = 48_000
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 import pytest
 
+from fixtures import parity, zoo
 from llm_specdec.drafters.model.drafter import ModelDrafter
 from llm_specdec.engine import session
 from llm_specdec.engine.costs import Costs
@@ -14,8 +15,6 @@ from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.session import Weights
-from tests import zoo
-from tests.engine import parity
 
 PROMPTS = Path(__file__).parents[2] / "fixtures" / "cases" / "prompts.jsonl"
 PROMPT = parity.PROMPTS["long"]

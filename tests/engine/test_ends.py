@@ -3,6 +3,7 @@
 import mlx.core as mx
 import pytest
 
+from fixtures import parity, zoo
 from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.policy import Fixed
@@ -10,8 +11,6 @@ from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling import accept
 from llm_specdec.engine.taps import observe
-from tests import zoo
-from tests.engine import parity
 
 FAMILIES = ("llama", "gemma3", "qwen3_5")
 LANES = {"none": None, "oracle": 1.0, "adversary": 0.0, "mixed": 0.6}

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import mlx.core as mx
 import pytest
 
+from fixtures import zoo
 from llm_specdec.drafters.model.drafter import ModelDrafter
 from llm_specdec.engine.costs import timed
 from llm_specdec.engine.measure import measure
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.target import Target
-from tests import zoo
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3", "qwen3_5", "deepseek_v3"])

@@ -6,14 +6,13 @@ from mlx.nn.layers.quantized import quantize
 from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import KVCache, QuantizedKVCache, make_prompt_cache
 
+from fixtures import parity, zoo
 from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.policy import Fixed
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.target import Target
-from tests import zoo
-from tests.engine import parity
 
 
 def a_part(family):

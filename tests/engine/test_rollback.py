@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from mlx_lm.models.cache import ArraysCache, ConcatenateKVCache, KVCache, RotatingKVCache
 
+from fixtures import zoo
 from llm_specdec.engine.rollback import RollbackCache, WindowKVCache
 from llm_specdec.errors import UnsupportedError
-from tests import zoo
 
 RECURRENT = ("qwen3_5", "qwen3_next", "mamba2", "nemotron_h", "falcon_h1", "lfm2", "rwkv7")
 

@@ -4,9 +4,9 @@ import mlx.core as mx
 import pytest
 from mlx.utils import tree_flatten
 
+from fixtures import zoo
 from llm_specdec.engine.taps import Taps, decoder_layers, final_norm
 from llm_specdec.errors import UnsupportedError
-from tests import zoo
 
 
 def parameter_names(model):

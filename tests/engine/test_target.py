@@ -4,13 +4,13 @@ import threading
 import mlx.core as mx
 import pytest
 
+from fixtures import zoo
 from llm_specdec.engine import session
 from llm_specdec.engine import target as targets
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.errors import UnsupportedError
-from tests import zoo
 
 
 def test_a_small_model_is_quantised_on_load_and_the_text_is_the_targets(tmp_path):

@@ -14,7 +14,7 @@ from llm.plugins import pm
 
 from llm_specdec.pairings import helpers
 from llm_specdec.pairings.registry import Registry
-from tests.checkpoints import write_json, write_model, write_safetensors
+from tests.support.checkpoints import write_json, write_model, write_safetensors
 
 DRAFTER = "z-lab/Tiny-DFlash"
 

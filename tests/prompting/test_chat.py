@@ -23,7 +23,7 @@ from llm_specdec.engine.text import TextStream
 from llm_specdec.errors import UsageError
 from llm_specdec.prompting import chat
 from llm_specdec.prompting.sections import HEADER, REASONING, TEXT, sections_of
-from tests import chains
+from tests.support import chains
 
 FAMILIES = Path(__file__).parent / "families"
 SPECIAL = {  # that mlx-lm, or the harmony reader, looks for

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from llm_specdec.receipts import Lane, Side, compare
-from tests.receipts.samples import specdec
+from tests.support.receipts import specdec
 
 
 def side(label="a", target="T", prompt="p", machine="m", **changes):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from llm_specdec.receipts import line
 from llm_specdec.receipts.payload import PHASES, longest_repeated_6gram, sha256_of
-from tests.receipts.samples import run, specdec
+from tests.support.receipts import run, specdec
 
 KEYS = {
     "version", "pairing", "profile", "lane", "tokens", "draft", "phases_ms", "ttft_ms", "wall_ms",

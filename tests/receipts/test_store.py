@@ -7,7 +7,7 @@ import sqlite_utils
 
 from llm_specdec.errors import LogError
 from llm_specdec.receipts import acceptance, ensure_view, latest, runs
-from tests.receipts.samples import Logging, log, specdec
+from tests.support.receipts import Logging, log, specdec
 
 
 @pytest.fixture

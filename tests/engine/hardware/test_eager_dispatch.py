@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import mlx.core as mx
 import pytest
 
+from fixtures import zoo
 from llm_specdec.engine.hardware import eager_dispatch
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.taps import Taps, class_of, decoder_layers
 from llm_specdec.engine.target import Target
-from tests import zoo
 
 
 @pytest.fixture

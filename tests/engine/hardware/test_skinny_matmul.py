@@ -6,9 +6,9 @@ from mlx.nn.layers.embedding import Embedding
 from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.quantized import QuantizedLinear, quantize
 
+from fixtures import zoo
 from llm_specdec.engine.hardware import blas, skinny_matmul
 from llm_specdec.engine.hardware.skinny_matmul import SkinnyLinear, ThinEmbedding
-from tests import zoo
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from llm_specdec.engine.prefix_cache import Entry, Key, disk, usable
 from llm_specdec.engine.prefix_cache.disk import DiskTier
 from llm_specdec.engine.prefix_cache.names import lengths, name_of
 from llm_specdec.prefix_store import Cap, Store
-from tests.engine.prefix_cache.disks import read_only, small
+from tests.support.disks import read_only, small
 
 KEY = Key({"target": "abc", "format": "1"})
 OTHER = Key({"target": "abd", "format": "1"})

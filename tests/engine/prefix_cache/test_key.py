@@ -8,10 +8,10 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
+from fixtures import zoo
 from llm_specdec.engine.prefix_cache import Entry, Key, RamTier, key
 from llm_specdec.engine.session import Session, Weights
 from llm_specdec.engine.target import Target
-from tests import zoo
 
 
 @pytest.fixture

@@ -2,15 +2,7 @@
 
 import time
 
-from tests.engine.prefix_cache.processes import (
-    KEY,
-    check,
-    entry,
-    kill_writers,
-    read_all,
-    start_writer,
-    tier,
-)
+from fixtures.cache_processes import KEY, check, entry, kill_writers, read_all, start_writer, tier
 
 
 def test_a_reader_beside_two_writers_that_evict(tmp_path):

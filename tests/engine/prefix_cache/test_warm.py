@@ -6,12 +6,12 @@ from itertools import product
 import mlx.core as mx
 import pytest
 
+from fixtures import zoo
 from llm_specdec.engine.sampling import accept
 from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.errors import UnsupportedError
-from tests import zoo
-from tests.engine.prefix_cache import warm
-from tests.engine.prefix_cache.warm import PROMPT, SYSTEM, TURN
+from tests.support import warm
+from tests.support.warm import PROMPT, SYSTEM, TURN
 
 FULL_ATTENTION = ("llama", "qwen3", "deepseek_v3", "glm4_moe", "mimo")
 STATELESS = ("none", "lookup")

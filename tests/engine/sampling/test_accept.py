@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from fixtures import chisquare, heads, parity, reference, zoo
 from llm_specdec.drafters.lookup.drafter import LookupDrafter
 from llm_specdec.drafters.model.drafter import ModelDrafter
 from llm_specdec.drafters.mtp import load_head
@@ -17,9 +18,7 @@ from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.engine.target import Target, load
-from tests import heads, zoo
 from tests.drafters import test_dflash_engine
-from tests.engine import chisquare, parity, reference
 
 
 @pytest.mark.parametrize("script", chisquare.SCRIPTS, ids=lambda s: s.name)

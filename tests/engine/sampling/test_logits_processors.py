@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlx_lm.sample_utils import apply_min_p, apply_top_k, apply_top_p, make_logits_processors
 
+from fixtures import reference
 from llm_specdec.engine.sampling import logits_processors
 from llm_specdec.engine.sampling.logits_processors import History, Sampling
-from tests.engine import reference
 
 VOCAB = 24
 tokens = st.integers(0, VOCAB - 1)

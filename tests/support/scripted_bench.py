@@ -5,7 +5,7 @@ from llm_specdec.bench.runs import Plan, Progress
 from llm_specdec.bench.sessions import Config
 from llm_specdec.bench.store import Asked
 from llm_specdec.receipts import Lane
-from tests.receipts.samples import run
+from tests.support.receipts import run
 
 CONDITIONS = {
     "machine": {"chip": "M4 Max", "cores": 16, "memory_bytes": 2**37, "system": "Darwin"},

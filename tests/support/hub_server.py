@@ -115,7 +115,7 @@ def record():
 
     server = ThreadingHTTPServer(("127.0.0.1", PORT), Hub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    tests = Path(__file__).parent / "test_hub.py"
+    tests = Path(__file__).parents[1] / "test_hub.py"
     status = pytest.main([str(tests), "-q", "--record-mode=rewrite"])
     server.shutdown()
     return status

@@ -7,6 +7,7 @@ from typing import Any
 import mlx.core as mx
 from mlx.utils import tree_map
 
+from fixtures import dflash_checkpoints, parity, zoo
 from llm_specdec.drafters.lookup.drafter import LookupDrafter
 from llm_specdec.drafters.model.drafter import ModelDrafter
 from llm_specdec.drafters.mtp import MTPDrafter
@@ -21,9 +22,6 @@ from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.engine.taps import decoder_layers
 from llm_specdec.errors import UnsupportedError
-from tests import zoo
-from tests.drafters import dflash_checkpoints
-from tests.engine import parity
 
 LANES = ("none", "lookup", "model", "mtp", "dflash", "sliding dflash")
 SYSTEM, TURN = 20, 36  # positions kept at boundaries of PROMPT
