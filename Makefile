@@ -6,7 +6,9 @@ BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 EXTRAS = $(if $(filter Linux,$(shell uname -s)),cpu,)
 
-.PHONY: venv demo test lint clean
+.PHONY: venv demo test lint docs clean
+
+COG = $(BIN)/python -m cogapp -I .
 
 venv: $(READY)
 
@@ -28,6 +30,10 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(COG) --check --check-fail-msg="run: make docs" --verbosity=0 docs/*.md
+
+docs: $(READY)
+	$(COG) -r docs/*.md
 
 clean:
 	rm -rf $(VENV) .demo build dist .mypy_cache .pytest_cache .ruff_cache

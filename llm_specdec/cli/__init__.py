@@ -70,4 +70,10 @@ class LazyGroup(click.Group):
 
 @click.group(name="specdec", cls=LazyGroup)
 def specdec() -> None:
-    """Pair local MLX models with drafters, and see where the time went."""
+    """Pair local MLX models with drafters, and see where the time went.
+
+    \b
+    Examples:
+      llm specdec add qwen --target mlx-community/Qwen3.8-27B-4bit
+      llm specdec logs -n 3
+    """

@@ -134,7 +134,12 @@ def run_command(model: str, **options: Any) -> None:
 @bench_command.command(name="list", short_help="All benches and their verdicts")
 @json_option
 def list_command(as_json: bool) -> None:
-    """All benches and their verdicts, oldest first."""
+    """All benches and their verdicts, oldest first.
+
+    \b
+    Example:
+      llm specdec bench list --json
+    """
     rows = Store().benches()
     if as_json:
         print_json(rows)

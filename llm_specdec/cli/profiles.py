@@ -25,6 +25,11 @@ def profile_command() -> None:
 
     A profile overrides the pairing's settings. A profile called default is what the
     bare NAME uses.
+
+    \b
+    Examples:
+      llm specdec profile set qwen/reason temperature=1.0 thinking=on
+      llm specdec profile show qwen
     """
 
 

@@ -1,0 +1,1 @@
+"""The reference. Its generated parts come from reference.py."""
