@@ -25,25 +25,29 @@ from llm_specdec.pairings.registry import Pairing, Registry
     default="auto",
     show_default=True,
     metavar="PATH_OR_REPO|mtp|lookup|none|auto",
-    help="What proposes tokens; auto: the target's own head, else a drafter that is "
-    "registered for this target, else lookup",
+    help="What proposes tokens. auto: the target's own head, otherwise a drafter that is "
+    "registered for this target, otherwise lookup",
 )
-@click.option("--draft-tokens", metavar="N|auto", help="Tokens to draft a round; auto by default")
+@click.option("--draft-tokens", metavar="N|auto", help="Tokens to draft per round; auto by default")
 @click.option("--drafter-bits", type=click.Choice(["4", "8"]), help="Quantise the drafter on load")
 @click.option(
-    "--drafter-group-size", type=click.Choice(["32", "64", "128"]), help="With --drafter-bits"
+    "--drafter-group-size",
+    type=click.Choice(["32", "64", "128"]),
+    help="Group size for --drafter-bits",
 )
-@click.option("--alias", "aliases", multiple=True, metavar="ALIAS", help="Can be repeated")
+@click.option(
+    "--alias", "aliases", multiple=True, metavar="ALIAS", help="Another name; may be repeated"
+)
 @click.option(
     "--force",
     is_flag=True,
-    help="Replace a pairing of this name (its settings and profiles stay), and allow an "
-    "external drafter beside the target's own head",
+    help="Replace a pairing of this name (settings and profiles stay); allow an external "
+    "drafter for a target that has its own head",
 )
 @click.option(
     "--calibrate/--no-calibrate",
     default=True,
-    help="For a target's own head: load the model and try which hidden states suit it",
+    help="Load the model to find out which hidden states its own head expects",
 )
 @card_values.yes_option
 @json_option
@@ -62,14 +66,15 @@ def add_command(
 ) -> None:
     """Register a target and its drafter as the llm model NAME.
 
-    Reads both checkpoints' headers: a drafter must have the target's tokenizer and shapes.
-    Weights are loaded for one thing only: a target's own prediction head is tried with the
-    hidden states before and after the final norm, and what suits it is kept. An external
-    drafter for a target that ships its own prediction head is refused; with --force it is
-    added disabled until its gate passes (llm specdec bench NAME --gate 15).
+    Reads the headers of both checkpoints: the drafter must have the target's tokenizer and
+    fit its shapes. Weights are loaded only to try out a target's own prediction head, once
+    with the hidden states before the final norm and once with those after it. An external
+    drafter for a target that has its own head is refused; --force adds it disabled until
+    its gate passes (llm specdec bench NAME --gate 15).
 
-    What the target's card recommends is stored with its place, and counts once it was
-    taken: asked on a terminal, told with --yes, never where the card contradicts itself.
+    What the target's card recommends is stored with its source. It takes effect once you
+    accept it, when asked on a terminal or with --yes. Where the card contradicts itself,
+    nothing is set.
 
     \b
     Examples:

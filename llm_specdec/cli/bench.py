@@ -30,14 +30,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Everything a
 report_option = click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write a page (.html) or a table (.md)",
+    help="Write the result as a page (.html) or a table (.md)",
 )
 redact_option = click.option(
     "--redact", is_flag=True, help="Show fingerprints instead of names and paths"
 )
 
 
-@click.group(name="bench", cls=RunByDefault, short_help="Measure a drafter against the gate")
+@click.group(name="bench", cls=RunByDefault, short_help="Measure whether a drafter is worth having")
 def bench_command() -> None:
     """Measure a pairing against its target alone, and let a gate decide.
 
@@ -64,7 +64,7 @@ def bench_command() -> None:
     "contexts",
     type=click.IntRange(min=1),
     multiple=True,
-    help=f"Prompt tokens; may be repeated  [default: {prompts.DEFAULT_TOKENS}]",
+    help=f"Length of the prompt in tokens; may be repeated  [default: {prompts.DEFAULT_TOKENS}]",
 )
 @click.option(
     "--class",
@@ -76,7 +76,7 @@ def bench_command() -> None:
 @click.option(
     "--prompt-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Your own prompts instead: a text, or JSON lines with prompt",
+    help="Your own prompts: a text, or JSON lines with a key prompt",
 )
 @click.option(
     "--runs",
@@ -90,28 +90,27 @@ def bench_command() -> None:
     type=click.IntRange(min=2),
     default=256,
     show_default=True,
-    help="Longest answer",
+    help="Longest answer in tokens",
 )
 @click.option(
     "--gate",
     type=float,
     default=GATE,
     show_default=True,
-    help="Median decode gain in percent that adopts the pairing",
+    help="Gain in percent of the median decode rate that the pairing must reach",
 )
-@click.option("--warm", is_flag=True, help="With the prefix cache: TTFT and end-to-end only")
-@click.option("--lanes", is_flag=True, help="Every drafter the target takes, at several lengths")
+@click.option("--warm", is_flag=True, help="Measure what a warm start saves; decides nothing")
+@click.option("--lanes", is_flag=True, help="Try every drafter of the target at several lengths")
 @report_option
 @redact_option
 @json_option
 def run_command(model: str, **options: Any) -> None:
     """Bench MODEL (a pairing or PAIRING/PROFILE) against its target alone.
 
-    First greedy outputs must be the same tokens. Then both run in turn, in one process,
-    cold, or each from its own kept states (--warm, which decides nothing). The verdict
-    compares medians of the decode rate: adopted where the gain reaches the gate at every
-    context, else the pairing is disabled and its files are kept.
-    Exit code 1 for vetoed or broken. Ctrl-C keeps what ran.
+    Greedy outputs are compared first: they must be the same tokens. Then both run in turn,
+    in one process, without the prefix cache. If the gain of the median decode rates reaches
+    the gate at every context, the pairing is adopted; otherwise it is disabled, and its
+    files stay. Exit status 1 means vetoed or broken. Ctrl-C keeps what ran.
 
     \b
     Examples:
@@ -131,10 +130,10 @@ def run_command(model: str, **options: Any) -> None:
         raise CheckFailed(f"bench {found['id']} was interrupted: what ran is kept, nothing decided")
 
 
-@bench_command.command(name="list", short_help="All benches and their verdicts")
+@bench_command.command(name="list", short_help="List all benches and their verdicts")
 @json_option
 def list_command(as_json: bool) -> None:
-    """All benches and their verdicts, oldest first.
+    """List all benches and their verdicts, oldest first.
 
     \b
     Example:
@@ -151,13 +150,13 @@ def list_command(as_json: bool) -> None:
         click.echo("No bench has run yet.", err=True)
 
 
-@bench_command.command(name="show", short_help="One bench again")
+@bench_command.command(name="show", short_help="Show one bench again")
 @click.argument("bench_id", type=int)
 @report_option
 @redact_option
 @json_option
 def show_command(bench_id: int, **options: Any) -> None:
-    """One bench again: table, report or JSON.
+    """Show one bench again, as a table, report or JSON.
 
     \b
     Examples:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
 
-@click.group(name="cache", short_help="What the prefix cache holds and may hold")
+@click.group(name="cache", short_help="Show, empty or limit the prefix cache")
 def cache_command() -> None:
-    """The prefix cache: prompts that begin as an earlier one did are not read again.
+    """The prefix cache: a prompt that begins as an earlier one did is not read again.
 
     \b
     Examples:
@@ -37,14 +37,15 @@ def cache_command() -> None:
     """
 
 
-@cache_command.command(name="status", short_help="What it holds, may hold, and saved")
+@cache_command.command(name="status", short_help="Show what it holds, may hold, and saved")
 @database_option
 @json_option
 def status_command(database: Any, as_json: bool) -> None:
-    """What the cache holds and may hold, and what it saved, by pairing.
+    """Show what the cache holds, may hold, and has saved, by pairing.
 
-    TTFT saved is worked out from llm's log: the cached tokens at the rate at which the
-    pairing's cold runs read their prompts, less the time to restore.
+    The time to first token (TTFT) saved is worked out from llm's log: the cached tokens,
+    at the rate at which the pairing's cold runs read their prompts, less the time to
+    restore them.
 
     \b
     Examples:
@@ -59,7 +60,7 @@ def status_command(database: Any, as_json: bool) -> None:
         click.echo("\n".join(_shown(found)))
 
 
-@cache_command.command(name="clear", short_help="Remove what is on disk")
+@cache_command.command(name="clear", short_help="Remove entries on disk")
 @click.argument("name", required=False)
 @json_option
 def clear_command(name: str | None, as_json: bool) -> None:
@@ -81,14 +82,14 @@ def clear_command(name: str | None, as_json: bool) -> None:
         click.echo(f"removed {counted(len(gone))}, {gigabytes(freed)}", err=True)
 
 
-@cache_command.command(name="limit", short_help="How much it may hold")
+@cache_command.command(name="limit", short_help="Set how much it may hold")
 @click.argument("size", required=False)
 @click.option("--hot", metavar="SIZE", help="Limit in memory, within one process")
 @json_option
 def limit_command(size: str | None, hot: str | None, as_json: bool) -> None:
     """Set how much the cache may hold on disk (SIZE) and in memory (--hot).
 
-    A size is 40GB, 16GiB or the like; 0 turns it off, auto gives it back to the default.
+    A size is 40GB, 16GiB or the like. 0 turns it off, auto returns to the default.
     10 GiB of the disk stay free whatever the limit.
 
     \b

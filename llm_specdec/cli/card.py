@@ -12,15 +12,15 @@ from llm_specdec.cli.output import WIDTH, print_json, show_value, table
 MOST_LINES = 20
 
 
-@click.command(name="card", short_help="What a model's card recommends, line by line")
+@click.command(name="card", short_help="Show what a model's card recommends, line by line")
 @click.argument("path_or_repo", metavar="REPO_OR_PATH")
 @click.option("--json", "as_json", is_flag=True, help="Everything found, as JSON")
 def card_command(path_or_repo: str, as_json: bool) -> None:
-    """What the card of a model, and those of its base models, say about sampling.
+    """Show what the cards of a model and of its base models say about sampling.
 
-    Reads README.md and generation_config.json, and follows base_model of the front
-    matter. Each value is shown with the line that it stands in and its mode; what the
-    card rejects, calls essential or says twice is shown too. Nothing is stored.
+    Reads README.md and generation_config.json, and follows base_model in the front
+    matter. Each value is shown with its line and its mode, and so is what the card
+    rejects, calls essential or contradicts. Nothing is stored.
 
     \b
     Examples:

@@ -11,7 +11,7 @@ from llm_specdec.errors import HubError, UsageError
 from llm_specdec.settings import card_layers
 
 yes_option = click.option(
-    "--yes", is_flag=True, help="Take the card's own unambiguous values without asking"
+    "--yes", is_flag=True, help="Accept the card's unambiguous values without asking"
 )
 
 

@@ -17,17 +17,18 @@ from llm_specdec.receipts import Side, compare, latest
 from llm_specdec.receipts.compare import FIGURES
 
 
-@click.command(name="compare", short_help="What one run gains over another, like with like")
+@click.command(name="compare", short_help="Compare two runs, like with like")
 @click.argument("a")
 @click.argument("b")
 @database_option
 @click.option("--json", "as_json", is_flag=True, help="Figures, gains and refusals as JSON")
 def compare_command(a: str, b: str, database: Path | None, as_json: bool) -> None:
-    """What run B gains over run A: decode with decode, end-to-end with end-to-end.
+    """Show what run B gains over run A: decode with decode, end-to-end with end-to-end.
 
     A and B are turn ids, model ids (their last run), or bench:ID[:CONFIGURATION] (its
-    median run). @decode or @end-to-end behind one asks for that figure only. What
-    cannot be compared is refused with the reason; exit code 1 where nothing is left.
+    median run). @decode or @end-to-end after one asks for that figure only. What
+    cannot be compared is refused, with the reason. Exit status 1 means that nothing
+    could be compared.
 
     \b
     Examples:

@@ -9,13 +9,13 @@ from llm_specdec.cli.output import print_json
 from llm_specdec.errors import CheckFailed
 
 
-@click.command(name="doctor", short_help="What is broken in this setup, and what mends it")
+@click.command(name="doctor", short_help="Find what is broken, and how to fix it")
 @click.option("--json", "as_json", is_flag=True, help="Findings as JSON")
 def doctor_command(as_json: bool) -> None:
     """Check versions, device, registry, pairings and their files, space and logging.
 
-    Each finding says what it is, why it matters and the command that mends it. Exit
-    status 1 when something is broken; a warning alone is 0. Nothing is changed.
+    Each finding says what is wrong, why it matters and which command fixes it. Exit
+    status 1 means that something is broken; a warning alone gives 0. Nothing is changed.
 
     \b
     Examples:

@@ -16,7 +16,9 @@ from llm_specdec.receipts import Lane
 from llm_specdec.settings import Resolution
 
 
-@click.command(name="explain", short_help="Every setting of a model id, and where it comes from")
+@click.command(
+    name="explain", short_help="Show every setting of a model id and where it comes from"
+)
 @click.argument("model_id", metavar="ID")
 @click.option(
     "-o",
@@ -25,14 +27,15 @@ from llm_specdec.settings import Resolution
     type=(str, str),
     multiple=True,
     metavar="KEY VALUE",
-    help="As on llm's own command line; can be repeated",
+    help="As on llm's own command line; may be repeated",
 )
 @json_option
 def explain_command(model_id: str, options: tuple[tuple[str, str], ...], as_json: bool) -> None:
-    """Every setting of a model id, and where it comes from.
+    """Show every setting of a model id and where it comes from.
 
-    The value in effect, the layer that says so and the place it stands at; below it
-    the values that it shadows, highest first. Then the lane that a run would take.
+    For each setting: the value in effect, the layer that it comes from and its place in
+    a file; below it the values that it shadows, highest first. Then the lane that a run
+    would take, that is, its drafter.
 
     \b
     Examples:

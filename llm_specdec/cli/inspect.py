@@ -13,19 +13,21 @@ from llm_specdec.cli.output import print_json
 CONTEXTS = (4096, 32768)  # tokens; the full context is added
 
 
-@click.command(name="inspect", short_help="What a model is, what it needs, which drafter it takes")
+@click.command(name="inspect", short_help="Show what a model is, what it needs, which drafter fits")
 @click.argument("target")
 @click.argument("drafter", required=False)
 @click.option(
-    "--context", type=click.IntRange(min=1), help="Tokens to plan memory for; the native context"
+    "--context",
+    type=click.IntRange(min=1),
+    help="Tokens to plan memory for; by default the native context",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON")
 def inspect_command(target: str, drafter: str | None, context: int | None, as_json: bool) -> None:
-    """What TARGET is, what it needs in memory and which drafter it takes.
+    """Show what TARGET is, how much memory it needs and which drafter fits.
 
-    Read from files alone: configuration, tensor names and sizes, tokenizer and template.
-    With a DRAFTER: whether the two fit, and what a draft costs. Both are folders or
-    repositories that were downloaded before.
+    Reads files, not weights: configuration, tensor names and sizes, tokenizer and
+    template. With a DRAFTER: whether the two fit, and what a draft costs. Both are
+    folders, or repositories that were downloaded before.
 
     \b
     Examples:

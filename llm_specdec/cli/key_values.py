@@ -13,7 +13,7 @@ from llm_specdec.pairings.registry import Pairing
 
 assignments_argument = click.argument("assignments", metavar="[KEY=VALUE]...", nargs=-1)
 unset_option = click.option(
-    "--unset", multiple=True, metavar="KEY", help="Take a setting away; can be repeated"
+    "--unset", multiple=True, metavar="KEY", help="Remove a setting; may be repeated"
 )
 deviation_option = click.option(
     "--deviation", metavar="WHY", help="Why these values go against the model's card on purpose"

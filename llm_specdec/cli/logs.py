@@ -30,7 +30,7 @@ def model_id(name: str) -> str:
     return found
 
 
-@click.command(name="logs", short_help="Rates and phases of the last runs")
+@click.command(name="logs", short_help="Show rates and phases of the last runs")
 @click.option(
     "-n",
     "count",
@@ -43,10 +43,11 @@ def model_id(name: str) -> str:
 @database_option
 @click.option("--json", "as_json", is_flag=True, help="Receipts as JSON")
 def logs_command(count: int, model: str | None, database: Path | None, as_json: bool) -> None:
-    """Rates and phases of the last runs, newest last, from llm's log.
+    """Show rates and phases of the last runs, newest last, from llm's log.
 
-    Decode rate is tokens over the time after the first token; the end-to-end rate
-    counts prefill too. Each line ends with model and turn id.
+    The decode rate counts the time after the first token, the end-to-end rate the time
+    to read the prompt as well; neither counts loading. Each line ends with model and
+    turn id.
 
     \b
     Examples:

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 json_option = click.option("--json", "as_json", is_flag=True, help="Everything as JSON")
 
 
-@click.command(name="list", short_help="The pairings, one a line")
+@click.command(name="list", short_help="List the pairings")
 @json_option
 def list_command(as_json: bool) -> None:
-    """The pairings, one a line. Paths lose their beginning where the line is full.
+    """List the pairings, one per line. Long paths lose their beginning.
 
     A profile marked * goes against the model's card on purpose; llm specdec explain
     says why. A lane in brackets is disabled: the target runs alone.
@@ -123,7 +123,7 @@ def other_models(found: registry.Registry) -> set[str]:
     return set(llm.get_model_aliases()) - ours
 
 
-@click.command(name="set", short_help="Settings of a pairing, for all its profiles")
+@click.command(name="set", short_help="Change settings of a pairing, for all its profiles")
 @click.argument("name")
 @assignments_argument
 @unset_option
@@ -131,7 +131,7 @@ def other_models(found: registry.Registry) -> set[str]:
 def set_command(
     name: str, assignments: tuple[str, ...], unset: tuple[str, ...], deviation: str | None
 ) -> None:
-    """Settings of a pairing, for all its profiles. Warns where a profile shadows one.
+    """Change settings of a pairing, for all its profiles. Warns if a profile overrides one.
 
     \b
     Examples:
@@ -149,10 +149,10 @@ def set_command(
     warn_forbidden(pairing, None, said)
 
 
-@click.command(name="remove", short_help="Take a pairing out of the registry")
+@click.command(name="remove", short_help="Remove a pairing")
 @click.argument("name")
 def remove_command(name: str) -> None:
-    """Take a pairing, its profiles and its prefix cache away. Model files stay.
+    """Remove a pairing, its profiles and its prefix cache. Model files stay.
 
     \b
     Example:
@@ -185,8 +185,8 @@ def _forget_prompts(name: str) -> str:
 def enable_command(name: str, override: str | None) -> None:
     """Let a pairing draft again.
 
-    One that its gate disabled needs --override with a reason, which every receipt then
-    carries as a deviation. One whose output was not the target's own stays off.
+    A pairing that its gate disabled needs --override with a reason, which every receipt
+    then carries. A pairing whose output was not the target's own stays off.
 
     \b
     Examples:
@@ -212,7 +212,7 @@ def enable_command(name: str, override: str | None) -> None:
 
 @click.command(name="disable", short_help="Run a pairing's target alone for now")
 @click.argument("name")
-@click.option("--reason", default="switched off by hand", help="Shown wherever the lane is")
+@click.option("--reason", default="switched off by hand", help="Shown wherever the pairing is")
 def disable_command(name: str, reason: str) -> None:
     """Run a pairing's target alone for now. Its model id and settings stay.
 

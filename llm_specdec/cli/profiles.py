@@ -19,7 +19,7 @@ from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import Pairing, Profile
 
 
-@click.group(name="profile", short_help="Sampling recipes of a pairing, each a model id")
+@click.group(name="profile", short_help="Make and change profiles, each a model id")
 def profile_command() -> None:
     """Sampling recipes of a pairing. NAME/PROFILE is an llm model id.
 
@@ -80,11 +80,11 @@ def split(model_id: str) -> tuple[str, str]:
     return name, profile
 
 
-@profile_command.command(name="show", short_help="A profile's settings, or all profiles of NAME")
+@profile_command.command(name="show", short_help="Show a profile, or all profiles of NAME")
 @click.argument("model_id", metavar="NAME[/PROFILE]")
 @json_option
 def show_command(model_id: str, as_json: bool) -> None:
-    """A profile's own settings, or those of all profiles of a pairing.
+    """Show a profile's own settings, or those of all profiles of a pairing.
 
     \b
     Examples:
@@ -123,10 +123,10 @@ def _profiles(model_id: str) -> tuple[Pairing, dict[str, Profile]]:
     return pairing, {profile: pairing.profiles[profile]}
 
 
-@profile_command.command(name="remove", short_help="Take a profile away")
+@profile_command.command(name="remove", short_help="Remove a profile")
 @click.argument("model_id", metavar="NAME/PROFILE")
 def remove_command(model_id: str) -> None:
-    """Take a profile away, and its model id with it.
+    """Remove a profile and its model id.
 
     \b
     Example:

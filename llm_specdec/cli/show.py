@@ -12,15 +12,15 @@ from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import Pairing
 
 
-@click.command(name="show", short_help="One pairing with all that is stored for it")
+@click.command(name="show", short_help="Show everything that is stored for a pairing")
 @click.argument("name")
 @click.option("--costs", "with_costs", is_flag=True, help="What its rounds cost on this machine")
-@click.option("--recalibrate", is_flag=True, help="Measure those costs anew")
+@click.option("--recalibrate", is_flag=True, help="Measure those costs again")
 @json_option
 def show_command(name: str, with_costs: bool, recalibrate: bool, as_json: bool) -> None:
-    """One pairing with all that is stored for it.
+    """Show everything that is stored for a pairing.
 
-    What a setting finally is, and why, says llm specdec explain.
+    llm specdec explain says what a setting finally is, and why.
 
     \b
     Examples:

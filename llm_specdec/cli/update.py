@@ -22,15 +22,15 @@ class Change(NamedTuple):
     new: Any
 
 
-@click.command(name="update", short_help="What a newer model card would change, and take it")
+@click.command(name="update", short_help="Read the model card again and show what changed")
 @click.argument("name")
 @card_values.yes_option
 @json_option
 def update_command(name: str, yes: bool, as_json: bool) -> None:
-    """What a newer card of the target would change. Nothing changes until you say so.
+    """Read the target's card again and show what changed. Nothing changes until you say so.
 
-    Reads the card again, and those of its base models. --yes, or yes to the question
-    on a terminal, stores it and takes its unambiguous values.
+    The cards of its base models are read, too. --yes, or yes to the question on a
+    terminal, stores them and accepts their unambiguous values.
 
     \b
     Examples:

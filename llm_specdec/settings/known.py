@@ -26,13 +26,19 @@ class Setting(NamedTuple):
 
 # The order is the order of every table that lists settings.
 SETTINGS: dict[str, Setting] = {
-    "temperature": Setting(Number(0, 5), 0.0, "randomness of sampling; 0 is greedy"),
-    "top_p": Setting(
-        Number(0, 1, above=True), 1.0, "smallest set of tokens with this probability; 1 is off"
+    "temperature": Setting(
+        Number(0, 5), 0.0, "randomness of sampling; 0 always takes the likeliest token"
     ),
-    "top_k": Setting(Integer(0, 1_000_000), 0, "this many most likely tokens; 0 is off"),
+    "top_p": Setting(
+        Number(0, 1, above=True),
+        1.0,
+        "draw from the likeliest tokens that together reach this probability; 1 is off",
+    ),
+    "top_k": Setting(Integer(0, 1_000_000), 0, "draw from this many likeliest tokens; 0 is off"),
     "min_p": Setting(
-        Number(0, 1), 0.0, "tokens at least this likely, relative to the likeliest; 0 is off"
+        Number(0, 1),
+        0.0,
+        "draw from tokens at least this likely, relative to the likeliest; 0 is off",
     ),
     "repetition_penalty": Setting(
         Number(0, 10, above=True), 1.0, "divide logits of tokens already seen; 1 is off"
@@ -41,26 +47,32 @@ SETTINGS: dict[str, Setting] = {
         Number(-2, 2), 0.0, "subtract once from logits of tokens already seen; 0 is off"
     ),
     "frequency_penalty": Setting(
-        Number(-2, 2), 0.0, "subtract per occurrence from logits of tokens seen; 0 is off"
+        Number(-2, 2), 0.0, "subtract per occurrence from logits of tokens already seen; 0 is off"
     ),
     "penalty_scope": Setting(
-        Choice("card", "mlx"), "card", "what penalties count: whole history, or the last 20 tokens"
+        Choice("card", "mlx"),
+        "card",
+        "what penalties count: card, the whole history; mlx, the last 20 tokens",
     ),
     "logit_bias": Setting(LogitBias(), {}, "add to the logits of these token ids"),
     "max_tokens": Setting(
-        Integer(1, 10_000_000), None, "longest answer in tokens; by default what fits the context"
+        Integer(1, 10_000_000),
+        None,
+        "longest answer in tokens; by default, what fits into the context",
     ),
     "stop": Setting(Texts(), [], "end the answer before any of these texts"),
     "seed": Setting(Integer(0, 2**63 - 1), None, "same seed, same text; random by default"),
     "context": Setting(
-        Integer(16, 100_000_000), None, "context in tokens; by default what the model was made for"
+        Integer(16, 100_000_000),
+        None,
+        "most tokens of prompt and answer; by default, what the model was made for",
     ),
     "kv_bits": Setting(Choice(2, 3, 4, 5, 6, 8), None, "quantise the KV cache to this many bits"),
     "thinking": Setting(
-        Thinking(), None, "reasoning: on, off or an effort; template's own default"
+        Thinking(), None, "reasoning: on, off or an effort; by default, as the chat template has it"
     ),
     "thinking_budget": Setting(
-        Integer(0, 10_000_000), None, "longest thinking in tokens, then the answer must begin"
+        Integer(0, 10_000_000), None, "most tokens of thinking, after which the answer must begin"
     ),
     "system": Setting(
         Text(),
@@ -68,11 +80,11 @@ SETTINGS: dict[str, Setting] = {
         "allow, forbid, or the text of a default system prompt",
         option=False,  # llm keeps the name for -s
     ),
-    "chat_template_kwargs": Setting(Object(), {}, "further arguments of the chat template"),
+    "chat_template_kwargs": Setting(Object(), {}, "more arguments for the chat template"),
     "draft": Setting(Flag(), True, "false runs the target alone"),
-    "draft_tokens": Setting(Integer(1, 64, "auto"), "auto", "tokens to draft each round"),
+    "draft_tokens": Setting(Integer(1, 64, "auto"), "auto", "tokens to draft per round"),
     "prefix_cache": Setting(
-        Flag(), True, "begin with what an earlier prompt has in common; false reads all anew"
+        Flag(), True, "reuse what an earlier prompt has in common; false reads everything again"
     ),
 }
 
