@@ -14,6 +14,7 @@ import pytest
 from docs import reference
 from llm_specdec.pairings import registry
 from llm_specdec.settings import SETTINGS
+from tests.support import receipts
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -142,3 +143,30 @@ def test_a_command_that_is_not_is_noticed():
     assert valid("llm specdec bench qwen --gate 15 --lanes  # all")
     assert not valid("llm specdec no")
     assert not valid("llm specdec add x --no-such-option")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_scripts_and_files_named_exist(path):
+    text = path.read_text("utf-8")
+    modules = re.findall(r"python -m ((?:benchmarks|fixtures)\.\w+)", text)
+    files = re.findall(r"\b(?:tests|benchmarks|fixtures)/[\w/]+(?:\.\w+)?", text)
+    named = [*files, *(module.replace(".", "/") + ".py" for module in modules)]
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_make_target_named_exists():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    for path in PAGES:
+        assert set(re.findall(r"(?:^|`)make ([a-z]+)", path.read_text("utf-8"), re.M)) <= targets
+
+
+def test_every_key_of_a_receipt_is_documented():
+    keys = [key for part in keys_of(receipts.specdec()) for key in part]
+    assert [key for key in keys if f"`{key}`" not in page("receipts.md")] == []
+
+
+def keys_of(receipt):
+    """Its own keys, and those of its parts whose keys do not depend on the run."""
+    yield receipt
+    for name in ("lane", "tokens", "draft", "phases_ms", "rates"):
+        yield receipt[name]
