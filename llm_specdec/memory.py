@@ -160,7 +160,7 @@ def budget(resident: int = 0) -> Budget:
         return free(resident)
     from llm_specdec.engine.hardware import device
 
-    limit = device.memory_limit()
+    limit = device.memory_limit(resident)
     if limit is None:
         return free(resident)
     return Budget(

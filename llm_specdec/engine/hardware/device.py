@@ -14,13 +14,23 @@ def name() -> str:
     return f"{mx.default_device().type.name} {info().get('device_name', 'unknown')}"
 
 
-def memory_limit() -> int | None:
-    """Bytes a model may take: Apple's recommended working set, a GPU's memory, None on CPU."""
+def memory_limit(resident: int = 0) -> int | None:
+    """Bytes that models may take in all; None on CPU.
+
+    Apple's recommended working set already counts what is loaded. What a CUDA device reports
+    as free does not: `resident`, the bytes that this process holds and will go on using, and
+    the freed buffers that mlx keeps for reuse are added to it.
+    """
+    if mx.default_device().type != mx.DeviceType.gpu:
+        return None
     found = info()
-    for key in ("max_recommended_working_set_size", "free_memory", "total_memory"):
-        if mx.default_device().type == mx.DeviceType.gpu and isinstance(found.get(key), int):
-            return int(found[key])
-    return None
+    if limit := found.get("max_recommended_working_set_size"):
+        return int(limit)
+    free, total = found.get("free_memory"), found.get("total_memory")
+    if free is None:
+        return None if total is None else int(total)
+    usable = int(free) + resident + int(mx.get_cache_memory())
+    return usable if total is None else min(usable, int(total))
 
 
 def wire() -> None:

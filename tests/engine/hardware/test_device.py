@@ -1,5 +1,7 @@
 """Memory of the device, by simulated answers of mlx: neither GPU is here to ask."""
 
+from types import SimpleNamespace
+
 import mlx.core as mx
 import pytest
 
@@ -25,3 +27,38 @@ def test_elsewhere_nothing_is_wired(monkeypatch, wired, info):
     monkeypatch.setattr(device, "info", lambda: info)
     device.wire()
     assert wired == []
+
+
+GB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("info", "resident", "limit"),
+    [
+        ({"max_recommended_working_set_size": 48 * GB}, 15 * GB, 48 * GB),
+        ({"free_memory": 23 * GB, "total_memory": 24 * GB}, 0, 23 * GB),
+        ({"free_memory": 8 * GB, "total_memory": 24 * GB}, 15 * GB, 23 * GB),
+        ({"free_memory": 20 * GB, "total_memory": 24 * GB}, 15 * GB, 24 * GB),
+        ({"total_memory": 24 * GB}, 15 * GB, 24 * GB),
+        ({}, 15 * GB, None),
+    ],
+)
+def test_what_this_process_holds_of_a_cuda_card_is_no_less_free(monkeypatch, info, resident, limit):
+    """A second prompt must not be refused because the first one's weights are still loaded."""
+    gpu = SimpleNamespace(type=mx.DeviceType.gpu)
+    monkeypatch.setattr(mx, "default_device", lambda: gpu)
+    monkeypatch.setattr(mx, "get_cache_memory", lambda: 0)
+    monkeypatch.setattr(device, "info", lambda: info)
+    assert device.memory_limit(resident) == limit
+
+
+def test_buffers_that_mlx_keeps_for_reuse_are_free(monkeypatch):
+    gpu = SimpleNamespace(type=mx.DeviceType.gpu)
+    monkeypatch.setattr(mx, "default_device", lambda: gpu)
+    monkeypatch.setattr(mx, "get_cache_memory", lambda: 3 * GB)
+    monkeypatch.setattr(device, "info", lambda: {"free_memory": 2 * GB, "total_memory": 24 * GB})
+    assert device.memory_limit() == 5 * GB
+
+
+def test_on_the_cpu_no_limit_of_a_device_counts():
+    assert device.memory_limit(GB) is None
