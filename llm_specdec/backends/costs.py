@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from llm_specdec.engine.session import Session
 
 
-METHOD = 2  # counts up when `engine.measure` begins to mean something else
+METHOD = 3  # counts up when `engine.measure` begins to mean something else
 
 
 def default_path() -> Path:

@@ -7,10 +7,13 @@ import pytest
 
 from fixtures import zoo
 from llm_specdec.drafters.model.drafter import ModelDrafter
+from llm_specdec.engine import costs
+from llm_specdec.engine import measure as measuring
 from llm_specdec.engine.costs import timed
 from llm_specdec.engine.measure import measure
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.target import Target
+from tests.support.simulated_device import Device
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3", "qwen3_5", "deepseek_v3"])
@@ -65,3 +68,17 @@ def test_what_runs_before_a_pass_is_not_in_its_time():
 
     found = timed({1: spend(2.0)}, repeats=2, before=spend(7.0), clock=lambda: now)
     assert found == {1: 2.0}
+
+
+@pytest.mark.parametrize(
+    ("build", "run"), [(4.0, 27.0), (5.0, 60.0), (2.5, 6.0), (1.5, 3.0), (8.0, 5.0)]
+)
+def test_a_plain_step_costs_what_one_of_many_in_a_row_does(monkeypatch, build, run):
+    """Timed as two in a row, half of one graph build used to count: 7 to 25 % too much."""
+    device = Device(build, lambda width: run + width)
+    monkeypatch.setattr(measuring, "mx", device)
+    monkeypatch.setattr(costs, "mx", device)
+    monkeypatch.setattr(measuring, "timed", lambda passes: timed(passes, clock=device.clock))
+    curve = measuring._verify_curve(device, device, 128, [2, 4])
+    assert curve[1] == pytest.approx(max(build, run + 1), rel=0.03)
+    assert curve[4] == pytest.approx(build + run + 4, rel=0.03)
