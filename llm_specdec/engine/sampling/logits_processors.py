@@ -21,6 +21,7 @@ import mlx.core as mx
 from llm_specdec.constraints.masks import Bits
 
 MLX_WINDOW = 20  # tokens; the context size that mlx-lm's penalties default to
+GROUP = 64  # columns of a row whose maxima are compared first when the largest are looked for
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,14 @@ def penalise(
     """Apply logit bias and penalties to consecutive rows.
 
     Shapes: rows (m, vocab); drafts (k,) int32, k ≥ first + m - 1; row i sees the history and
-    the first `first + i` draft tokens. Returns (m, vocab) of the dtype of `rows`.
+    the first `first + i` draft tokens. Returns (m, vocab): of the dtype of `rows` where nothing
+    is changed and under the scope `mlx`, which rounds as mlx-lm does; else float32, because a
+    penalty of 0.05 on a logit of 20 is lost in bfloat16.
     """
+    if not (sampling.penalises or sampling.logit_bias):
+        return rows
+    if sampling.penalty_scope == "card":
+        rows = rows.astype(mx.float32)
     rows = _biased(rows, sampling.logit_bias)
     if not sampling.penalises:
         return rows
@@ -162,40 +169,58 @@ def distribution(rows: mx.array, sampling: Sampling) -> mx.array:
     """The exact distribution each row is sampled from; temperature must not be 0.
 
     Shapes: rows (m, vocab) logits after penalties → (m, vocab) float32 probabilities.
+    With top-k only the k columns that are left are sorted: a sort of a whole vocabulary would
+    take longer than the pass that gave the logits.
     """
-    rows = rows.astype(mx.float32)
-    if sampling.penalty_scope == "mlx":
-        rows = _top_k(_min_p(_top_p(rows, sampling.top_p), sampling.min_p), sampling.top_k)
-        return mx.softmax(rows * (1.0 / sampling.temperature), axis=-1)
-    rows = rows * (1.0 / sampling.temperature)
-    rows = _min_p(_top_p(_top_k(rows, sampling.top_k), sampling.top_p), sampling.min_p)
-    return mx.softmax(rows, axis=-1)
+    rows, scale = rows.astype(mx.float32), 1.0 / sampling.temperature
+    tempered_first = sampling.penalty_scope == "card"
+    scores = rows * scale if tempered_first else rows
+    columns = None
+    mass = scores  # what probabilities are relative to when top-p adds them up
+    if 0 < sampling.top_k < rows.shape[-1]:
+        columns = _largest(scores, sampling.top_k)
+        scores = mx.take_along_axis(scores, columns, axis=-1)
+        mass = scores if tempered_first else mass
+    scores = _top_p(scores, sampling.top_p, mx.logsumexp(mass, axis=-1, keepdims=True))
+    scores = _min_p(scores, sampling.min_p)
+    probs = mx.softmax(scores if tempered_first else scores * scale, axis=-1)
+    return probs if columns is None else mx.put_along_axis(mx.zeros_like(rows), columns, probs, -1)
 
 
-def _top_k(rows: mx.array, k: int) -> mx.array:
-    if not 0 < k < rows.shape[-1]:
-        return rows
-    dropped = mx.argpartition(-rows, kth=k - 1, axis=-1)[..., k:]
-    return mx.put_along_axis(rows, dropped, mx.array(-mx.inf, rows.dtype), axis=-1)
+def _largest(rows: mx.array, k: int) -> mx.array:
+    """Columns (m, k) of the k largest values of rows (m, n), in no order.
+
+    The k groups with the largest maxima hold them all, so only their members are compared.
+    """
+    m, n = rows.shape
+    groups = -(-n // GROUP)
+    if groups <= 2 * k:
+        return mx.argpartition(-rows, kth=k - 1, axis=-1)[:, :k]
+    padded = mx.pad(rows, [(0, 0), (0, groups * GROUP - n)], constant_values=-mx.inf)
+    grouped = padded.reshape(m, groups, GROUP)
+    best = mx.argpartition(-grouped.max(axis=-1), kth=k - 1, axis=-1)[:, :k]
+    members = mx.take_along_axis(grouped, best[..., None], axis=1).reshape(m, -1)
+    at = mx.argpartition(-members, kth=k - 1, axis=-1)[:, :k]
+    return mx.take_along_axis(best, at // GROUP, axis=-1) * GROUP + at % GROUP
 
 
-def _top_p(rows: mx.array, p: float) -> mx.array:
-    """Keep the fewest most probable tokens whose mass reaches p (and ties with the last)."""
+def _top_p(scores: mx.array, p: float, norm: mx.array) -> mx.array:
+    """Keep the fewest most probable tokens whose mass reaches p (and ties with the last).
+    Probabilities are exp(scores - norm)."""
     if not 0 < p < 1:
-        return rows
-    ordered = mx.sort(rows, axis=-1)
-    probs = mx.softmax(ordered, axis=-1)
-    above = mx.cumsum(probs, axis=-1, reverse=True, inclusive=False)
-    dropped = (above >= p).sum(axis=-1, keepdims=True)
+        return scores
+    ordered = mx.sort(scores, axis=-1)
+    above = mx.cumsum(mx.exp(ordered - norm), axis=-1, reverse=True, inclusive=False)
+    dropped = mx.minimum((above >= p).sum(axis=-1, keepdims=True), scores.shape[-1] - 1)
     threshold = mx.take_along_axis(ordered, dropped, axis=-1)
-    return mx.where(rows < threshold, -mx.inf, rows)
+    return mx.where(scores < threshold, -mx.inf, scores)
 
 
-def _min_p(rows: mx.array, p: float) -> mx.array:
+def _min_p(scores: mx.array, p: float) -> mx.array:
     if p <= 0:
-        return rows
-    threshold = mx.max(rows, axis=-1, keepdims=True) + math.log(p)
-    return mx.where(rows < threshold, -mx.inf, rows)
+        return scores
+    threshold = mx.max(scores, axis=-1, keepdims=True) + math.log(p)
+    return mx.where(scores < threshold, -mx.inf, scores)
 
 
 def forbid(logits: mx.array, bits: Bits) -> mx.array:

@@ -1,7 +1,10 @@
 """Penalties and truncation equal mlx-lm's own, row by row, and the definitions in float64."""
 
+from unittest.mock import patch
+
 import mlx.core as mx
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlx_lm.sample_utils import apply_min_p, apply_top_k, apply_top_p, make_logits_processors
@@ -91,11 +94,13 @@ def test_mlx_scope_truncates_like_mlx_lms_sampler(chosen, seed):
 
 
 @settings(max_examples=150, deadline=None)
-@given(cuts, st.integers(0, 99), st.sampled_from(["card", "mlx"]))
-def test_distributions_equal_the_definitions(chosen, seed, scope):
+@given(cuts, st.integers(0, 99), st.sampled_from(["card", "mlx"]), st.sampled_from([2, 5, 64]))
+def test_distributions_equal_the_definitions(chosen, seed, scope, group):
+    """Whatever the groups in which the largest columns are looked for."""
     rows = logits(3, seed)
     sampling = Sampling(penalty_scope=scope, **chosen)
-    got = np.array(logits_processors.distribution(mx.array(rows), sampling))
+    with patch.object(logits_processors, "GROUP", group):
+        got = np.array(logits_processors.distribution(mx.array(rows), sampling))
     for i, row in enumerate(rows):
         expected = reference.distribution(row.astype(np.float64), sampling)
         np.testing.assert_allclose(got[i], expected, rtol=1e-4, atol=1e-6)
@@ -109,3 +114,29 @@ def test_a_transform_leaves_its_inputs_alone():
     first = np.array(logits_processors.penalise(rows, history, mx.array([5]), sampling))
     again = np.array(logits_processors.penalise(rows, history, mx.array([5]), sampling))
     assert (np.array(rows) == before).all() and (first == again).all()
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"presence_penalty": 0.05},
+        {"frequency_penalty": 0.02},
+        {"repetition_penalty": 1.002},
+        {"logit_bias": {5: -0.05}},
+    ],
+)
+def test_a_small_penalty_is_not_rounded_away_in_16_bits(chosen):
+    """One step of bfloat16 at 20 is 0.125."""
+    history = History([5, 1], VOCAB)
+    history.commit([5])
+    rows = mx.full((1, VOCAB), 20.0).astype(mx.bfloat16)
+    none = mx.zeros((0,), dtype=mx.int32)
+    got = logits_processors.penalise(rows, history, none, Sampling(**chosen))
+    assert 19.9 < got[0, 5].item() < 20.0
+
+
+def test_where_nothing_is_penalised_rows_keep_their_precision():
+    rows = mx.full((1, VOCAB), 20.0).astype(mx.bfloat16)
+    none = mx.zeros((0,), dtype=mx.int32)
+    got = logits_processors.penalise(rows, History([5], VOCAB), none, Sampling())
+    assert got.dtype == mx.bfloat16
