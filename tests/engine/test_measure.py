@@ -1,6 +1,7 @@
 """Costs are measured over caches that look as if a long context had been read."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import mlx.core as mx
 import pytest
@@ -75,7 +76,7 @@ def test_what_runs_before_a_pass_is_not_in_its_time():
 )
 def test_a_plain_step_costs_what_one_of_many_in_a_row_does(monkeypatch, build, run):
     """Timed as two in a row, half of one graph build used to count: 7 to 25 % too much."""
-    device = Device(build, lambda width: run + width)
+    device: Any = Device(build, lambda width: run + width)
     monkeypatch.setattr(measuring, "mx", device)
     monkeypatch.setattr(costs, "mx", device)
     monkeypatch.setattr(measuring, "timed", lambda passes: timed(passes, clock=device.clock))

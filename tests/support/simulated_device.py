@@ -4,6 +4,7 @@ The host builds a pass in `build` seconds; the device runs it in `run(width)` se
 all that was launched before. Evaluating waits for the device.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -24,7 +25,7 @@ class Device:
     """Stands in for `mlx.core`, for a target and for its cache."""
 
     build: float
-    run: object  # width → seconds
+    run: Callable[[int], float]  # by width
     now: float = 0.0
     busy_until: float = 0.0
     vocab_size: int = 10
