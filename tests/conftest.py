@@ -28,11 +28,10 @@ def smollm2():
     return build(default_folder())
 
 
-@pytest.fixture
-def llm_user(tmp_path, monkeypatch):
-    """An empty llm user folder, and errors raised rather than reworded by llm."""
-    folder = tmp_path / "llm"
-    folder.mkdir()
+@pytest.fixture(autouse=True)
+def llm_user(tmp_path_factory, monkeypatch):
+    """llm's user folder: empty, and the test's own."""
+    folder = tmp_path_factory.mktemp("llm")
     monkeypatch.setenv("LLM_USER_PATH", str(folder))
-    monkeypatch.setenv("LLM_RAISE_ERRORS", "1")
+    monkeypatch.delenv("LLM_RAISE_ERRORS", raising=False)  # errors are worded as users see them
     return folder

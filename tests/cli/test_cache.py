@@ -3,12 +3,11 @@ import os
 
 import psutil
 import pytest
-from click.testing import CliRunner
 
 from llm_specdec import prefix_store
 from llm_specdec.cache_limits import GIB
-from llm_specdec.cli import specdec
 from llm_specdec.pairings import registry
+from tests.support.command_line import specdec, write_registry
 from tests.support.receipts import log
 
 PAIRINGS = '[pairings.qwen]\ntarget = "t"\naliases = ["fast"]\n[pairings.idle]\ntarget = "t"\n'
@@ -23,13 +22,13 @@ def cache(llm_user, monkeypatch):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"x" * 1_000_000)
         os.utime(path, (0, 0))
-    (llm_user / "specdec" / "specdec.toml").write_text(PAIRINGS)
+    write_registry(PAIRINGS)
     monkeypatch.setattr(prefix_store.Store, "free", lambda self: 100 * GIB)
     return folder
 
 
 def run(*arguments):
-    return CliRunner().invoke(specdec, ["cache", *arguments])
+    return specdec("cache", *arguments)
 
 
 def status():

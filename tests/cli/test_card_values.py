@@ -3,13 +3,12 @@
 import json
 
 import pytest
-from click.testing import CliRunner
-from llm.cli import cli
 
 from llm_specdec import hub
 from llm_specdec.errors import HubError
 from llm_specdec.pairings import registry
 from tests.support.checkpoints import write_model
+from tests.support.command_line import specdec
 
 CARD = """\
 # My model
@@ -19,14 +18,10 @@ Recommended: temperature 0.6 and top_p 0.95. Do not use greedy decoding.
 
 
 @pytest.fixture
-def target(tmp_path, llm_user):
+def target(tmp_path):
     folder = write_model(tmp_path / "target")
     (folder / "README.md").write_text(CARD)
     return folder
-
-
-def specdec(*arguments):
-    return CliRunner().invoke(cli, ["specdec", *map(str, arguments)])
 
 
 def effective(model_id="q"):
@@ -36,7 +31,7 @@ def effective(model_id="q"):
 
 def test_add_yes_takes_the_cards_values_and_says_which(target):
     result = specdec("add", "q", "--target", target, "--yes")
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 0
     assert f"card: taken: temperature 0.6 ({target} README.md:3)" in result.stdout
     assert effective()["temperature"] == (0.6, "card")
     assert effective()["top_p"] == (0.95, "card")

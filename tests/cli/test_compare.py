@@ -1,25 +1,23 @@
 import json
 
 import pytest
-from click.testing import CliRunner
-from llm.cli import cli
 
 from llm_specdec.bench.runs import perform
 from llm_specdec.bench.store import Store
 from llm_specdec.pairings import registry
 from llm_specdec.receipts import Lane
+from tests.support.command_line import specdec
 from tests.support.receipts import log
 from tests.support.scripted_bench import Scripted, plan, progress
 
 
 @pytest.fixture
-def path(tmp_path, monkeypatch):
-    monkeypatch.setenv("LLM_USER_PATH", str(tmp_path))
-    return tmp_path / "logs.db"
+def path(llm_user):
+    return llm_user / "logs.db"
 
 
 def compare(*arguments):
-    return CliRunner().invoke(cli, ["specdec", "compare", *arguments])
+    return specdec("compare", *arguments)
 
 
 def baseline(path):
@@ -56,14 +54,14 @@ def test_the_seeds_mix_up_exits_1_with_both_figures_of_both_runs(path):
     assert len(result.stderr.splitlines()) == 1
 
 
-def register(path, name, target):
-    with registry.edit(path.parent / "specdec" / "specdec.toml") as document:
+def register(name, target):
+    with registry.edit() as document:
         document.setdefault("pairings", {})[name] = {"target": target}
 
 
 def test_pairings_of_one_target_compare_and_of_another_do_not(path):
     for name, target in (("a", "T"), ("b", "T"), ("c", "U")):
-        register(path, name, target)
+        register(name, target)
         log(path, name, pairing=name)
     assert compare("a", "b").exit_code == 0
     refused = compare("a", "c")
@@ -87,8 +85,8 @@ def test_bench_receipts_compare_too(path):
 def test_a_bench_of_another_machine_is_refused_against_a_logged_run(path):
     perform(plan(), Scripted({"none": [1.0] * 3, "qwen": [1.0] * 3}),
             Store(path.parent / "specdec" / "bench.db"), progress()[0])  # fmt: skip
-    register(path, "qwen", "T")
-    with registry.change("qwen", path.parent / "specdec" / "specdec.toml") as table:
+    register("qwen", "T")
+    with registry.change("qwen") as table:
         table["fingerprints"] = {"target": "0123456789abcdef"}
     log(path, "qwen")
     assert "machines differ (M4 Max, 16 cores, 128 GiB" in compare("bench:1", "qwen").stderr

@@ -4,14 +4,13 @@ import sys
 from importlib import metadata
 
 import pytest
-from click.testing import CliRunner
 
 from llm_specdec import checkpoint, memory, prefix_store
 from llm_specdec.bench import machine, store
 from llm_specdec.checkpoint import fingerprint
-from llm_specdec.cli import specdec
 from llm_specdec.engine.hardware import blas
 from tests.support.checkpoints import LLAMA, write_json, write_model
+from tests.support.command_line import specdec, write_registry
 
 
 @pytest.fixture
@@ -19,21 +18,8 @@ def target(tmp_path):
     return write_model(tmp_path / "target")
 
 
-@pytest.fixture
-def write(llm_user):
-    def write(text):
-        (llm_user / "specdec").mkdir(exist_ok=True)
-        (llm_user / "specdec" / "specdec.toml").write_text(text)
-
-    return write
-
-
-def run(*arguments):
-    return CliRunner().invoke(specdec, ["doctor", *arguments])
-
-
 def findings(level=None):
-    data = json.loads(run("--json").stdout)
+    data = json.loads(specdec("doctor", "--json").stdout)
     assert data["ok"] == all(f["level"] != "broken" for f in data["findings"])
     return [f for f in data["findings"] if level in (None, f["level"])]
 
@@ -42,17 +28,17 @@ def pairing(target, drafter="lookup", more=""):
     return f'[pairings.a]\ntarget = "{target}"\ndrafter = "{drafter}"\n{more}'
 
 
-def test_a_healthy_setup_is_ok_and_exits_0(write, target):
-    write(pairing(target, more=f'fingerprints.target = "{fingerprint(target)}"\n'))
-    done = run()
-    assert done.exit_code == 0, done.stdout
+def test_a_healthy_setup_is_ok_and_exits_0(target):
+    write_registry(pairing(target, more=f'fingerprints.target = "{fingerprint(target)}"\n'))
+    done = specdec("doctor")
+    assert done.exit_code == 0
     assert "ok       a: files are whole and fit each other" in done.stdout
     assert findings("broken") == []
 
 
-def test_a_broken_registry_names_its_line_and_exits_1(write):
-    write("[pairings\n")
-    done = run()
+def test_a_broken_registry_names_its_line_and_exits_1():
+    write_registry("[pairings\n")
+    done = specdec("doctor")
     assert done.exit_code == 1
     [found] = findings("broken")
     assert "specdec.toml" in found["what"]
@@ -60,54 +46,52 @@ def test_a_broken_registry_names_its_line_and_exits_1(write):
     assert found["fix"].startswith("$EDITOR")
 
 
-def test_one_broken_pairing_leaves_the_others_checked(write, target):
-    write(pairing(target) + '[pairings.b]\ntargt = "x"\n')
+def test_one_broken_pairing_leaves_the_others_checked(target):
+    write_registry(pairing(target) + '[pairings.b]\ntargt = "x"\n')
     assert "targt" in findings("broken")[0]["what"]
     assert any(f["what"].startswith("a: files are whole") for f in findings("ok"))
 
 
-def test_files_that_are_gone_are_broken(write, tmp_path):
-    write(pairing(tmp_path / "nowhere"))
+def test_files_that_are_gone_are_broken(tmp_path):
+    write_registry(pairing(tmp_path / "nowhere"))
     [found] = findings("broken")
     assert found["what"].startswith("a: target:")
     assert found["fix"] == "llm specdec remove a"
 
 
-def test_files_that_changed_are_a_warning_with_the_command_to_add_anew(write, target):
-    write(pairing(target, more=f'fingerprints.target = "{fingerprint(target)}"\n'))
+def test_files_that_changed_are_a_warning_with_the_command_to_add_anew(target):
+    write_registry(pairing(target, more=f'fingerprints.target = "{fingerprint(target)}"\n'))
     write_json(target / "config.json", {**LLAMA, "rope_theta": 5})
     [found] = [f for f in findings("warning") if f["what"].startswith("a:")]
     assert "changed since it was added" in found["what"]
     assert found["fix"] == f"llm specdec add a --force --target {target} --drafter lookup"
 
 
-def test_a_drafter_whose_tokenizer_drifted_is_broken(write, target, tmp_path):
+def test_a_drafter_whose_tokenizer_drifted_is_broken(target, tmp_path):
     drafter = write_model(tmp_path / "drafter", tokenizer={"model": {"vocab": {"x": 0}}})
-    write(pairing(target, drafter, 'kind = "model"\n'))
+    write_registry(pairing(target, drafter, 'kind = "model"\n'))
     assert any(
         "tokenizer: vocabulary: 4 entries against 1" in f["what"] for f in findings("broken")
     )
 
 
-def test_a_head_that_went_missing_is_broken(write, target):
-    write(pairing(target, "mtp"))
+def test_a_head_that_went_missing_is_broken(target):
+    write_registry(pairing(target, "mtp"))
     [found] = findings("broken")
     assert "prediction head" in found["what"]
     assert "--drafter auto" in found["fix"]
 
 
-def test_a_stored_option_that_shadows_the_registry_is_a_warning(write, target, llm_user):
-    write(pairing(target, more="settings.temperature = 0.2\n"))
+def test_a_stored_option_that_shadows_the_registry_is_a_warning(target, llm_user):
+    write_registry(pairing(target, more="settings.temperature = 0.2\n"))
     write_json(llm_user / "model_options.json", {"a": {"temperature": "0.9"}})
     [found] = [f for f in findings("warning") if "stored option" in f["what"]]
     assert "temperature = 0.9 shadows 0.2 of the pairing" in found["what"]
     assert found["fix"] == "llm models options clear a temperature"
 
 
-def test_a_stored_option_that_is_no_value_is_broken_and_the_others_are_checked(
-    write, target, llm_user
-):
-    write(pairing(target, more="profiles.b.top_k = 3\nsettings.top_k = 2\n"))
+def test_a_stored_option_that_is_no_value_is_broken_and_the_others_are_checked(target, llm_user):
+    write_registry(pairing(target, more="profiles.b.top_k = 3\nsettings.top_k = 2\n"))
     (llm_user / "model_options.json").write_text('{"a": {"temperature": "warm"}}')
     [found] = findings("broken")
     assert (
@@ -116,8 +100,8 @@ def test_a_stored_option_that_is_no_value_is_broken_and_the_others_are_checked(
     assert any("a/b: the profile's top_k" in f["what"] for f in findings("ok"))
 
 
-def test_a_pairing_that_does_not_fit_says_what_would(write, target, monkeypatch):
-    write(pairing(target))
+def test_a_pairing_that_does_not_fit_says_what_would(target, monkeypatch):
+    write_registry(pairing(target))
     enough = memory.estimate(checkpoint.read(target), None, 256).total
     monkeypatch.setattr(memory, "budget", lambda *_: memory.Budget(enough, "free memory"))
     [found] = [f for f in findings("warning") if "context fit" in f["what"]]
@@ -127,8 +111,8 @@ def test_a_pairing_that_does_not_fit_says_what_would(write, target, monkeypatch)
     assert "not even its weights fit" in findings("broken")[0]["what"]
 
 
-def test_a_bench_of_another_mlx_is_stale(write, target):
-    write(pairing(target))
+def test_a_bench_of_another_mlx_is_stale(target):
+    write_registry(pairing(target))
     versions = {**machine.versions(), "mlx": "0.0.1"}
     conditions = {"machine": machine.machine(), "versions": versions, "models": {}}
     history = store.Store()
@@ -157,10 +141,10 @@ def test_little_disk_turns_the_cache_off_and_is_a_warning(llm_user, monkeypatch)
     )
 
 
-def test_the_cache_is_ok_off_by_choice_and_a_warning_over_its_cap(llm_user, write, monkeypatch):
-    write('[cache]\nlimit = "0"\n')
+def test_the_cache_is_ok_off_by_choice_and_a_warning_over_its_cap(llm_user, monkeypatch):
+    write_registry('[cache]\nlimit = "0"\n')
     assert disk(10**12, monkeypatch)[0] == "ok"
-    write('[cache]\nlimit = "1MB"\n')
+    write_registry('[cache]\nlimit = "1MB"\n')
     assert disk(10**12, monkeypatch)[0] == "ok"
     (llm_user / "specdec" / "cache").mkdir()
     junk = llm_user / "specdec" / "cache" / "junk"

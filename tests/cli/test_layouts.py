@@ -3,9 +3,7 @@
 import json
 
 import pytest
-from click.testing import CliRunner
 
-from llm_specdec.cli import specdec
 from tests.support.checkpoints import (
     LLAMA,
     quantise,
@@ -15,6 +13,7 @@ from tests.support.checkpoints import (
     write_model,
     write_safetensors,
 )
+from tests.support.command_line import specdec
 
 
 def plain(folder):
@@ -114,8 +113,8 @@ FULL = {"kind": "full", "window": None}
 )
 def test_what_inspect_says_of_a_layout(tmp_path, make, expected):
     make(tmp_path)
-    done = CliRunner().invoke(specdec, ["inspect", str(tmp_path), "--json"])
-    assert done.exit_code == 0, done.output
+    done = specdec("inspect", tmp_path, "--json")
+    assert done.exit_code == 0
     found = json.loads(done.stdout)["target"]
     for key, value in expected.items():
         outer, _, inner = key.partition(".")
@@ -137,7 +136,7 @@ def test_what_inspect_says_of_a_layout(tmp_path, make, expected):
 def test_a_folder_without_a_model_is_one_line_and_exit_1(tmp_path, file, words):
     if file:
         write_safetensors(tmp_path / file, {"a": ("F16", (2,))})
-    done = CliRunner().invoke(specdec, ["inspect", str(tmp_path)])
+    done = specdec("inspect", tmp_path)
     assert done.exit_code == 1
     assert words in done.stderr
     assert done.stderr.count("\n") == 1

@@ -1,20 +1,14 @@
 import json
 
 import pytest
-from click.testing import CliRunner
-from llm.cli import cli
 
+from tests.support.command_line import specdec
 from tests.support.receipts import log
 
 
 @pytest.fixture
-def path(tmp_path, monkeypatch):
-    monkeypatch.setenv("LLM_USER_PATH", str(tmp_path))
-    return tmp_path / "logs.db"
-
-
-def specdec(*arguments):
-    return CliRunner().invoke(cli, ["specdec", *arguments])
+def path(llm_user):
+    return llm_user / "logs.db"
 
 
 def test_logs_prints_one_line_a_run_newest_last(path):

@@ -3,11 +3,10 @@
 import json
 
 import pytest
-from click.testing import CliRunner
 
 from llm_specdec.backends import costs, setup
-from llm_specdec.cli import specdec
 from llm_specdec.engine.costs import Costs
+from tests.support.command_line import specdec, write_registry
 
 MEASURED = Costs(
     (128, 2048),
@@ -17,9 +16,8 @@ MEASURED = Costs(
 
 
 @pytest.fixture
-def measured(llm_user, monkeypatch):
-    (llm_user / "specdec").mkdir()
-    (llm_user / "specdec" / "specdec.toml").write_text(
+def measured(monkeypatch):
+    write_registry(
         '[pairings.small]\ntarget = "."\ndrafter = "./d"\nkind = "model"\n'
         '[pairings.plain]\ntarget = "."\n'
     )
@@ -36,12 +34,8 @@ def measured(llm_user, monkeypatch):
     return asked
 
 
-def run(*arguments):
-    return CliRunner().invoke(specdec, ["show", *arguments])
-
-
 def test_costs_are_a_table_of_both_contexts(measured):
-    shown = run("small", "--costs")
+    shown = specdec("show", "small", "--costs")
     assert shown.exit_code == 0
     rows = [line.split() for line in shown.stdout.splitlines()]
     assert ["verify", "2", "35.0", "53.0"] in rows
@@ -51,16 +45,16 @@ def test_costs_are_a_table_of_both_contexts(measured):
 
 
 def test_recalibrate_measures_anew(measured):
-    assert run("small", "--recalibrate").exit_code == 0
+    assert specdec("show", "small", "--recalibrate").exit_code == 0
     assert measured == [True]
 
 
 def test_costs_as_json_read_back(measured):
-    shown = run("small", "--costs", "--json")
+    shown = specdec("show", "small", "--costs", "--json")
     assert Costs.from_json(json.loads(shown.stdout)) == MEASURED
 
 
 def test_a_pairing_that_does_not_adapt_has_none(measured):
-    shown = run("plain", "--costs")
+    shown = specdec("show", "plain", "--costs")
     assert shown.exit_code == 2
     assert "no costs" in shown.stderr
