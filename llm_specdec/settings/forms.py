@@ -146,7 +146,9 @@ class Texts:
         return [str(v) for v in values]
 
     def parse(self, text: str) -> list[str]:
-        return self.check(json.loads(text) if text.startswith("[") else text)
+        """A text that only looks like a list, such as [END] or [1], is a text."""
+        quoted = re.match(r"\[\s*(\"|\])", text)
+        return self.check(json.loads(text) if quoted else text)
 
 
 class Thinking(Text):

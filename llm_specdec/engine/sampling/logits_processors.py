@@ -22,6 +22,7 @@ from llm_specdec.constraints.masks import Bits
 
 MLX_WINDOW = 20  # tokens; the context size that mlx-lm's penalties default to
 GROUP = 64  # columns of a row whose maxima are compared first when the largest are looked for
+COLDEST = 1e-6  # below it only the best logit has a chance, and dividing by it may overflow
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Sampling:
 
     @property
     def greedy(self) -> bool:
-        return self.temperature == 0
+        return self.temperature < COLDEST
 
     @property
     def penalises(self) -> bool:
@@ -166,7 +167,7 @@ def _mlx_counts(
 
 
 def distribution(rows: mx.array, sampling: Sampling) -> mx.array:
-    """The exact distribution each row is sampled from; temperature must not be 0.
+    """The exact distribution each row is sampled from; `sampling` must not be greedy.
 
     Shapes: rows (m, vocab) logits after penalties → (m, vocab) float32 probabilities.
     With top-k only the k columns that are left are sorted: a sort of a whole vocabulary would

@@ -140,3 +140,15 @@ def test_where_nothing_is_penalised_rows_keep_their_precision():
     none = mx.zeros((0,), dtype=mx.int32)
     got = logits_processors.penalise(rows, History([5], VOCAB), none, Sampling())
     assert got.dtype == mx.bfloat16
+
+
+@pytest.mark.parametrize("temperature", [5e-324, 1e-38, 1e-7])
+def test_a_temperature_too_cold_to_divide_by_is_greedy(temperature):
+    assert Sampling(temperature=temperature).greedy
+
+
+def test_above_it_the_best_logit_has_nearly_all_the_mass():
+    coldest = Sampling(temperature=logits_processors.COLDEST)
+    rows = mx.array([[-30.0, 29.999, 30.0]])
+    assert not coldest.greedy
+    assert logits_processors.distribution(rows, coldest).tolist() == [[0.0, 0.0, 1.0]]
