@@ -149,6 +149,13 @@ class Store:
                 _remove(held.path)
         return gone
 
+    def rename(self, old: str, new: str) -> None:
+        """Let the entries of one pairing be those of another, which has none. Raises
+        TimeoutError, OSError."""
+        if (self.root / old).is_dir():
+            with files.locked(self.root):
+                (self.root / old).rename(self.root / new)
+
     def free(self) -> int:
         """Bytes that this user may still write to the disk."""
         folder = self.root

@@ -5,5 +5,6 @@ answer         one prompt: settings, request, text as it comes, receipt
 events         pieces of text as llm's stream events, tool calls read
 interrupts     Ctrl-C keeps what was said
 model_thread   the one thread of a process that runs models
+mentions       where llm itself names a model id
 options        what llm was told on its command line and by stored options
 """

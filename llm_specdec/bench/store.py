@@ -147,6 +147,11 @@ class Store:
         changes = {"verdict": json.dumps(verdict), "partial": int(partial)}
         self._db["benches"].update(bench_id, changes)
 
+    def rename(self, old: str, new: str) -> None:
+        """The benches of a pairing go with its name; what they ran keeps the names it had."""
+        with self._db.conn:
+            self._db.execute("update benches set pairing = ? where pairing = ?", [new, old])
+
     def benches(self) -> list[dict[str, Any]]:
         """All benches without their runs, oldest first."""
         rows = self._db.query("select * from benches order by id")

@@ -18,7 +18,8 @@ def one_pairing(pairing: Pairing) -> Findings:
         try:
             folders[role] = hub.locate(place, offline=True)
         except SpecdecError as error:
-            mend = _remove(pairing) if place.startswith(("/", "~", ".")) else _again(pairing)
+            moved = place.startswith(("/", "~", "."))
+            mend = _move(pairing, role) if moved else _again(pairing)
             yield Finding("broken", f"{pairing.name}: {role}: {error}", "it cannot run", mend)
     if len(folders) < len(_roles(pairing)):
         return
@@ -56,6 +57,10 @@ def _again(pairing: Pairing, drafter: str | None = None) -> str:
         "--target", pairing.target, "--drafter", drafter or pairing.drafter,
     ]  # fmt: skip
     return shlex.join(words)
+
+
+def _move(pairing: Pairing, role: str) -> str:
+    return shlex.join(["llm", "specdec", "move", pairing.name, f"--{role}", "FOLDER"])
 
 
 def _remove(pairing: Pairing) -> str:

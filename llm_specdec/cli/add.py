@@ -8,8 +8,8 @@ import click
 from llm_specdec import settings
 from llm_specdec.cards import Card, stored
 from llm_specdec.cli import card_values
-from llm_specdec.cli.output import print_json, warn
-from llm_specdec.cli.pairings import json_option, other_models
+from llm_specdec.cli.output import json_option, print_json, warn
+from llm_specdec.cli.pairings import other_models
 from llm_specdec.cli.show import show_head
 from llm_specdec.errors import SpecdecError, UsageError
 from llm_specdec.pairings import registry

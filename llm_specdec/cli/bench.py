@@ -11,7 +11,7 @@ from llm_specdec.bench import prompts, table
 from llm_specdec.bench.results import assemble, redact
 from llm_specdec.bench.rules import GATE
 from llm_specdec.bench.store import Store
-from llm_specdec.cli.output import print_json
+from llm_specdec.cli.output import json_option, print_json
 from llm_specdec.errors import CheckFailed, ResourceError, UsageError
 
 FAILED = ("vetoed", "broken")
@@ -26,7 +26,6 @@ class RunByDefault(click.Group):
         return super().parse_args(ctx, args)
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Everything as JSON")
 report_option = click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),

@@ -11,8 +11,7 @@ import click
 
 from llm_specdec import cache_limits
 from llm_specdec.cli.logs import database_option, log_path
-from llm_specdec.cli.output import counted, table
-from llm_specdec.cli.pairings import json_option
+from llm_specdec.cli.output import counted, json_option, table
 from llm_specdec.console.sizes import gigabytes
 from llm_specdec.errors import ResourceError, UsageError
 from llm_specdec.pairings import registry

@@ -8,8 +8,7 @@ import click
 from llm_specdec import settings
 from llm_specdec.adapter.options import stored_options
 from llm_specdec.backends.setup import Setup
-from llm_specdec.cli.output import print_json, show_value, table, warn
-from llm_specdec.cli.pairings import json_option
+from llm_specdec.cli.output import json_option, print_json, show_value, table, warn
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import Pairing
 from llm_specdec.receipts import Lane

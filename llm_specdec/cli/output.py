@@ -1,6 +1,7 @@
 """How commands print: data on stdout, warnings on stderr, tables of at most 80 columns."""
 
 import json
+import sys
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -11,8 +12,30 @@ WIDTH = 80
 GAP = "  "
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Everything as JSON")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask")
+
+
 def warn(text: str) -> None:
     click.echo(f"warning: {text}", err=True)
+
+
+def done(text: str, data: Any, as_json: bool) -> None:
+    """What a command changed: a line for a person on stderr, or `data` on stdout."""
+    if as_json:
+        print_json(data)
+    else:
+        click.echo(text, err=True)
+
+
+def on_terminal() -> bool:
+    """Whether somebody is there to be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def confirm(question: str) -> None:
+    """Go on only if the person at the terminal agrees. Raises click.Abort, exit code 1."""
+    click.confirm(question, abort=True, err=True)
 
 
 def print_json(data: Any) -> None:

@@ -14,7 +14,7 @@ from llm_specdec.cli.key_values import (
     warn_shadowed,
     write_settings,
 )
-from llm_specdec.cli.output import counted, print_json, table, warn
+from llm_specdec.cli.output import counted, json_option, print_json, table, warn
 from llm_specdec.console.sizes import gigabytes
 from llm_specdec.errors import CheckFailed, LogError, SpecdecError, UsageError
 from llm_specdec.pairings import registry
@@ -23,8 +23,6 @@ from llm_specdec.pairings.registry import BROKEN, VETOED, Pairing
 
 if TYPE_CHECKING:
     from llm_specdec.bench.last_verdict import Standing
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Everything as JSON")
 
 
 @click.command(name="list", short_help="List the pairings")

@@ -11,8 +11,8 @@ from llm_specdec.cli.key_values import (
     warn_stored,
     write_settings,
 )
-from llm_specdec.cli.output import print_json, warn
-from llm_specdec.cli.pairings import json_option, other_models
+from llm_specdec.cli.output import json_option, print_json, warn
+from llm_specdec.cli.pairings import other_models
 from llm_specdec.cli.show import show_settings
 from llm_specdec.errors import UsageError
 from llm_specdec.pairings import registry

@@ -5,8 +5,7 @@ from typing import Any
 import click
 
 from llm_specdec import settings
-from llm_specdec.cli.output import print_json, show_value, table
-from llm_specdec.cli.pairings import json_option
+from llm_specdec.cli.output import json_option, print_json, show_value, table
 from llm_specdec.errors import UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import Pairing

@@ -7,8 +7,7 @@ import click
 from llm_specdec import cards, hub
 from llm_specdec.cards import Card, stored
 from llm_specdec.cli import card_values
-from llm_specdec.cli.output import print_json, show_value
-from llm_specdec.cli.pairings import json_option
+from llm_specdec.cli.output import json_option, print_json, show_value
 from llm_specdec.pairings import registry
 from llm_specdec.settings import card_layers
 

@@ -56,7 +56,7 @@ def test_files_that_are_gone_are_broken(tmp_path):
     write_registry(pairing(tmp_path / "nowhere"))
     [found] = findings("broken")
     assert found["what"].startswith("a: target:")
-    assert found["fix"] == "llm specdec remove a"
+    assert found["fix"] == "llm specdec move a --target FOLDER"
 
 
 def test_files_that_changed_are_a_warning_with_the_command_to_add_anew(target):

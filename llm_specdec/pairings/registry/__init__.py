@@ -3,10 +3,10 @@
 pairings   what it describes
 reading    text → pairings
 lines      the line of a key, for messages
-file       `load`, `edit` and `change`
+file       `load`, `edit`, `change` and `rename`
 """
 
-from llm_specdec.pairings.registry.file import change, default_path, edit, load
+from llm_specdec.pairings.registry.file import change, default_path, edit, load, rename
 from llm_specdec.pairings.registry.pairings import (
     BROKEN,
     BUILT_IN,
@@ -36,5 +36,6 @@ __all__ = [
     "is_name",
     "load",
     "names_in_use",
+    "rename",
     "unknown_pairing",
 ]

@@ -86,6 +86,21 @@ def change(name: str, path: Path | None = None) -> Iterator[Any]:
         raise unknown_pairing(name, tables)
 
 
+def rename(old: str, new: str, path: Path | None = None) -> None:
+    """Give the pairing `old` the name `new`; its place in the file stays.
+
+    Raises UsageError for an unknown name.
+    """
+    with edit(path) as document:
+        tables = document.get("pairings", {})
+        if old not in tables:
+            raise unknown_pairing(old, tables)
+        for key in list(tables):  # all of them, as a new key goes to the end
+            table = tables[key]
+            del tables[key]
+            tables[new if key == old else key] = table
+
+
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
