@@ -10,10 +10,20 @@ import atexit
 import contextlib
 import os
 import queue
+import signal
+import sys
 import threading
+import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
+
+from llm_specdec.errors import ResourceError
+
+# Seconds that the end of a process waits: for a round under way, and for what is left to do
+# after an answer, such as writing its states to disk.
+LAST_ROUND, LAST_WORK = 0.5, 30.0
 
 Work = Callable[["Job"], Generator[Any, None, None]]
 
@@ -38,6 +48,7 @@ class Job:
     put: Callable[[Any], None]
     keeps: bool = False
     afterwards: Callable[[], None] = lambda: None
+    finished: bool = False  # the reader has all items
     _cancelled: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -58,6 +69,7 @@ class Job:
             error = raised
         with contextlib.suppress(RuntimeError):  # the reader's event loop is closed
             self.put(Done(error))
+        self.finished = True
         with contextlib.suppress(Exception):  # nobody is there to be told
             self.afterwards()
 
@@ -85,17 +97,31 @@ class Worker:
             self._current = None  # an idle thread keeps no answer alive
 
     def _end(self) -> None:
-        """Wait until the thread is idle: inside MLX, or on its own way out, while the process
-        takes itself apart, it would crash it."""
+        """Wait until the thread is idle: inside MLX, while Python takes itself apart, it would
+        crash the process. A job that does not end in time, or a signal, ends the process here.
+        """
         if self.process != os.getpid():  # a fork has no such thread
             return
+        with contextlib.suppress(ValueError):  # not on the main thread
+            signal.signal(signal.SIGINT, _leave)
         self._ending = True
-        if job := self._current:
+        job = self._current
+        if job:
             job.cancel()
         idle = threading.Event()
         self.add(Job(_nothing, lambda item: idle.set()))
-        with contextlib.suppress(KeyboardInterrupt):
-            idle.wait()
+        if not idle.wait(LAST_WORK if job is None or job.finished else LAST_ROUND):
+            _leave(signal.SIGINT, None)
+        with contextlib.suppress(ValueError):
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _leave(signum: int, frame: FrameType | None) -> None:
+    """End the process at once, with what was printed: no Python code runs after this."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(128 + signum)
 
 
 def _nothing(job: Job) -> Generator[Any, None, None]:
@@ -107,11 +133,19 @@ _starting = threading.Lock()
 
 
 def submit(work: Work, put: Callable[[Any], None]) -> Job:
-    """Queue a job on the process's worker, which is started on first use."""
+    """Queue a job on the process's worker, which is started on first use.
+
+    Raises ResourceError in a fork of a process that has run a model.
+    """
     global _worker
     with _starting:
-        if _worker is None or _worker.process != os.getpid():
+        if _worker is None:
             _worker = Worker()
+    if _worker.process != os.getpid():
+        raise ResourceError(
+            "a model ran in this process before it was forked, and its threads did not come "
+            "along: start processes with multiprocessing's method spawn"
+        )
     job = Job(work, put)
     _worker.add(job)
     return job
@@ -122,13 +156,38 @@ class Reading:
 
     def __init__(self, work: Work) -> None:
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._patience: float | None = None
         self.job = submit(work, self._inbox.put)
 
+    def end_soon(self, patience: float) -> None:
+        """Cancel the job, and wait no longer than `patience` seconds for what it still gives.
+        May be called by a signal handler."""
+        self._patience = patience
+        self.job.cancel()
+        self._inbox.put(_WAKE)
+
     def items(self) -> Generator[Any, None, None]:
+        deadline: float | None = None
         try:
-            while not isinstance(item := self._inbox.get(), Done):
-                yield item
-            if item.error:
-                raise item.error
+            while True:
+                try:
+                    item = self._inbox.get(timeout=_left(deadline))
+                except queue.Empty:
+                    return
+                if item is _WAKE and self._patience is not None:
+                    deadline = time.monotonic() + self._patience
+                elif isinstance(item, Done):
+                    if item.error:
+                        raise item.error
+                    return
+                else:
+                    yield item
         finally:
             self.job.cancel()
+
+
+_WAKE = object()  # in an inbox: look at the clock from now on
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(deadline - time.monotonic(), 0.0)

@@ -125,3 +125,59 @@ print("read", flush=True)
     command = [sys.executable, "-c", program]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (run.returncode, run.stdout, run.stderr) == (0, "read\n", "")
+
+
+STUCK = """
+import sys, time
+from llm_specdec.adapter.model_thread import Reading
+def stuck(job):
+    yield 0
+    time.sleep(60)  # a round that looks at nothing
+next(items := Reading(stuck).items())
+print("read", flush=True)
+"""
+
+
+def test_the_end_of_the_process_does_not_wait_for_a_stuck_round():
+    run = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=20)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "read\n", "")
+
+
+FORKED = """
+import os
+from llm_specdec.adapter.model_thread import Reading
+from llm_specdec.errors import ResourceError
+def one(job):
+    yield 1
+assert list(Reading(one).items()) == [1]
+if os.fork() == 0:
+    try:
+        list(Reading(one).items())
+    except ResourceError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_a_fork_of_a_process_that_ran_a_model_is_told_to_spawn():
+    """It used to wait for ever: threads do not come along."""
+    run = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=20)
+    assert run.stdout.endswith("start processes with multiprocessing's method spawn\n")
+    assert run.stderr == ""
+
+
+def test_a_reader_that_ends_soon_does_not_wait_for_a_stuck_round():
+    going = threading.Event()
+
+    def work(job):
+        yield "word"
+        going.wait(10)
+        yield "late"
+
+    reading = Reading(work)
+    items = reading.items()
+    assert next(items) == "word"
+    reading.end_soon(0.05)
+    assert list(items) == []
+    going.set()

@@ -1,0 +1,96 @@
+"""Signals to a whole `llm` process: it ends soon, and what was said is logged."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.support import chains
+
+LOOP = ["<|loop|>", "round", " and", " about", ","]
+SOON = 10  # seconds; an idle machine takes less than one
+# Done, interrupted as llm has it (`Aborted!`), by SIGHUP, by SIGINT, by SIGTERM.
+ENDS = {0, 1, 129, 130, 143, -signal.SIGHUP, -signal.SIGINT, -signal.SIGTERM}
+
+
+@pytest.fixture
+def llm(llm_user, tmp_path):
+    """Start an llm command with a model whose answer never ends."""
+    chains.write(tmp_path / "chain", [[*LOOP, LOOP[1]]], chains.template({}, "<|loop|>"))
+    (llm_user / "specdec").mkdir()
+    (llm_user / "specdec" / "specdec.toml").write_text(
+        f'[pairings.chain]\ntarget = "{tmp_path / "chain"}"\n'
+        "[pairings.chain.settings]\ncontext = 200000\n"
+    )
+    started = []
+
+    def start(*arguments):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "llm", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "LLM_RAISE_ERRORS": ""},
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def answers():
+    run = subprocess.run(
+        [sys.executable, "-m", "llm", "logs", "--json", "-n", "0"], capture_output=True, text=True
+    )
+    turns = json.loads(run.stdout) if run.stdout.strip() else []
+    return [(turn["response"], turn["response_json"]["specdec"]["finish_reason"]) for turn in turns]
+
+
+def end(process):
+    """Exit status, once stdout and stderr are read, and what stderr said."""
+    _, said = process.communicate(timeout=SOON)
+    return process.returncode, said.decode()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
+def test_an_answer_that_a_signal_ends_is_logged(llm, signum):
+    process = llm("-m", "chain", "go on")
+    process.stdin.close()
+    process.stdin = None
+    assert process.stdout.read(20).startswith(b"round and about,")
+    process.send_signal(signum)
+    assert end(process) == (128 + signum, "")
+    [(text, reason)] = answers()
+    assert text.startswith("round and about,round") and reason == "interrupted"
+
+
+def test_what_did_not_stream_ends_quietly_in_a_closed_pipe(llm):
+    process = llm("-m", "chain", "go on", "--no-stream", "-o", "max_tokens", "8")
+    process.stdout.close()
+    process.stdout = open(os.devnull, "rb")  # noqa: SIM115, PTH123  closed by communicate
+    status, said = end(process)
+    assert (status, said) == (-signal.SIGPIPE, "")
+
+
+def test_signals_at_any_moment_end_the_process_without_a_crash(llm):
+    """From before the first import to the exit; `benchmarks.signals` tries many more."""
+    chosen = random.Random(7)
+    for _ in range(12):
+        process = llm("-m", "chain", "go on", "-o", "max_tokens", "20000")
+        process.stdin.close()
+        process.stdin = None
+        time.sleep(chosen.uniform(0.7, 3.0))
+        for _ in range(chosen.randint(1, 6)):
+            process.send_signal(signal.SIGINT)
+            time.sleep(chosen.uniform(0.0, 0.05))
+        status, said = end(process)
+        assert status in ENDS, said
+        assert "Traceback" not in said and "terminate called" not in said, said
