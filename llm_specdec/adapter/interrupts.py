@@ -26,7 +26,7 @@ from llm_specdec.adapter.options import llm_command
 
 PATIENCE = 0.7  # seconds
 
-_DEFAULTS = {
+_DEFAULTS: dict[signal.Signals, Any] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGHUP: signal.SIG_DFL,
     signal.SIGTERM: signal.SIG_DFL,
