@@ -24,11 +24,14 @@ import mlx.core as mx
 from benchmarks.harness import rendered, smol
 from llm_specdec.bench.prompts import built_in
 from llm_specdec.engine.phases import PhaseTimer
-from llm_specdec.engine.prefix_cache import Entry, Key, PrefixCache, RamTier, Tier
-from llm_specdec.engine.prefix_cache.disk import DiskTier
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.session import Session
-from llm_specdec.prefix_store import Cap, Store
+from llm_specdec.engine.states import Entry
+from llm_specdec.prefix_cache.disk import DiskTier
+from llm_specdec.prefix_cache.folder import Cap, Folder
+from llm_specdec.prefix_cache.keys import Key, key_of
+from llm_specdec.prefix_cache.lookup import PrefixCache, Tier
+from llm_specdec.prefix_cache.ram import RamTier
 
 LANES = ("none", "lookup", "model", "mtp", "dflash")
 FOLDERS = {"mtp": "smollm2-mtp"}
@@ -56,7 +59,7 @@ def disk_tier(folder: Path) -> DiskTier:
     def warn(text: str) -> None:
         sys.exit(text)
 
-    return DiskTier(Store(folder, cap=lambda held, free: Cap(1 << 40, "all")), "bench", warn)
+    return DiskTier(Folder(folder, cap=lambda held, free: Cap(1 << 40, "all")), "bench", warn)
 
 
 def first_token(
@@ -81,7 +84,7 @@ def from_disk(lane: str, folder: Path, tokens: int) -> First:
 
 def child(lane: str, folder: Path, tokens: int) -> None:
     loaded = session_for(lane)
-    prompt, key = prompt_for(loaded, tokens), loaded.key(None)
+    prompt, key = prompt_for(loaded, tokens), key_of(loaded, None)
     found, _ = first_token(loaded, prompt, PrefixCache(key, RamTier(1 << 34), disk_tier(folder)))
     print(json.dumps(found.__dict__))
 
@@ -91,7 +94,7 @@ def by_lane(folder: Path, runs: int, tokens: int) -> Entry:
     print(f"lane      cold s    RAM s  ÷ cold   disk s  ÷ cold   cached of {tokens}   states")
     for lane in LANES:
         loaded = session_for(lane)
-        prompt, key = prompt_for(loaded, tokens), loaded.key(None)
+        prompt, key = prompt_for(loaded, tokens), key_of(loaded, None)
         hot = PrefixCache(key, RamTier(1 << 34), disk_tier(folder))
         _, entries = first_token(loaded, prompt, hot, tokens=8)  # also warms up the device
         hot.keep(entries)

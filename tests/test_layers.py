@@ -79,7 +79,8 @@ def test_the_engine_alone_imports_mlx():
 
 def test_the_engine_is_imported_only_once_something_runs():
     assert {unit for unit, other, inside in within() if other == "engine" and not inside} == {
-        "drafters"
+        "drafters",
+        "prefix_cache",
     }
 
 

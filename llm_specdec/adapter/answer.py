@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import llm
 from llm.parts import StreamEvent
 
-from llm_specdec import prefixes, receipts, settings
+from llm_specdec import receipts, settings
 from llm_specdec.adapter.events import Events
 from llm_specdec.adapter.model_thread import Job
 from llm_specdec.adapter.options import log_database, told_apart
@@ -20,6 +20,7 @@ from llm_specdec.console.notices import tell, warn
 from llm_specdec.constraints import schemas
 from llm_specdec.errors import ContextError, UsageError
 from llm_specdec.pairings.registry import Pairing
+from llm_specdec.prefix_cache import process
 from llm_specdec.prompting import chat
 
 if TYPE_CHECKING:
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     from llm_specdec.constraints.masks import Constraint
     from llm_specdec.engine.loop import Run
     from llm_specdec.engine.phases import PhaseTimer
-    from llm_specdec.engine.prefix_cache import PrefixCache
     from llm_specdec.engine.request import Request
     from llm_specdec.engine.session import Session, Weights
     from llm_specdec.engine.text import TextStream
+    from llm_specdec.prefix_cache.lookup import PrefixCache
     from llm_specdec.prompting.sections import Sections
 
 
@@ -143,7 +144,7 @@ class Answer:
         if not self.values["prefix_cache"]:
             return None
         name, kv_bits = self.setup.pairing.name, self.values["kv_bits"]
-        return prefixes.prefix_cache(session, name, kv_bits, warn=warn)
+        return process.cache_for(session, name, kv_bits, warn=warn)
 
     def _keep(self, run: "Run", prefix_cache: "PrefixCache") -> None:
         """Keep the run's states: in memory, and on disk where llm logs what was said."""

@@ -12,8 +12,8 @@ from llm_specdec.pairings.registry import Pairing
 from llm_specdec.prompting import chat
 
 if TYPE_CHECKING:
-    from llm_specdec.engine.prefix_cache import PrefixCache
     from llm_specdec.engine.session import Session
+    from llm_specdec.prefix_cache.lookup import PrefixCache
 
 LENGTHS = (1, 2, 4, 8, "auto")  # draft lengths that `--lanes` tries
 GREEDY = {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
@@ -196,6 +196,8 @@ def _load(setup: Setup, tokens: int) -> tuple["Session", float]:
 
 def _nothing_kept() -> "PrefixCache":
     """A prefix cache of one configuration's run of one prompt, as large as it must be."""
-    from llm_specdec.engine.prefix_cache import Key, PrefixCache, RamTier
+    from llm_specdec.prefix_cache.keys import Key
+    from llm_specdec.prefix_cache.lookup import PrefixCache
+    from llm_specdec.prefix_cache.ram import RamTier
 
     return PrefixCache(Key({}), RamTier(sys.maxsize))

@@ -6,10 +6,10 @@ from importlib import metadata
 
 import llm
 
-from llm_specdec import cache_limits
 from llm_specdec.checks.finding import Finding, Findings
 from llm_specdec.checks.registered import known
 from llm_specdec.console.sizes import gigabytes
+from llm_specdec.prefix_cache import limits
 
 NEARLY = 0.9  # of the prefix cache's cap
 
@@ -77,10 +77,10 @@ def logging() -> Findings:
 def disk() -> Findings:
     """Free disk, and the prefix cache that lives on it."""
     found = known()
-    store = cache_limits.store(found)
-    held, free = store.contents().nbytes, store.free()
-    cap = cache_limits.disk(found, held, free)
-    said = f"{gigabytes(free)} of disk is free; prefix cache: {gigabytes(held)}"
+    folder = limits.folder(found)
+    taken, free = folder.contents().nbytes, folder.free()
+    cap = limits.disk(found, taken, free)
+    said = f"{gigabytes(free)} of disk is free; prefix cache: {gigabytes(taken)}"
     if cap.nbytes == 0 and not cap.own:
         yield Finding(
             "warning",
@@ -88,7 +88,7 @@ def disk() -> Findings:
             "every prompt is read from its beginning, and downloads may fail",
             "free some disk; llm specdec cache limit 0 turns the cache off",
         )
-    elif held > cap.nbytes:
+    elif taken > cap.nbytes:
         yield Finding(
             "warning",
             f"{said}, {cap}",
@@ -96,5 +96,5 @@ def disk() -> Findings:
             "llm specdec cache status",
         )
     else:
-        full = ", nearly full" if held > NEARLY * cap.nbytes else ""
+        full = ", nearly full" if taken > NEARLY * cap.nbytes else ""
         yield Finding("ok", f"{said}, {cap}{full}")

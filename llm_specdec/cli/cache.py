@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from llm_specdec import cache_limits
 from llm_specdec.cli.logs import database_option, log_path
 from llm_specdec.cli.output import counted, json_option, table
 from llm_specdec.console.sizes import gigabytes
 from llm_specdec.errors import ResourceError, UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import Registry
-from llm_specdec.prefix_store import Cap, Contents, Store
+from llm_specdec.prefix_cache import limits
+from llm_specdec.prefix_cache.folder import Cap, Contents, Folder
 from llm_specdec.receipts import Warm, warm_starts
 from llm_specdec.settings import Size
 
@@ -52,11 +52,11 @@ def status_command(database: Any, as_json: bool) -> None:
       llm specdec cache status --json
     """
     known = registry.load()
-    found = _status(known, warm_starts(log_path(database)))
+    status = _status(known, warm_starts(log_path(database)))
     if as_json:
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(status, indent=2, ensure_ascii=False))
     else:
-        click.echo("\n".join(_shown(found)))
+        click.echo("\n".join(_shown(status)))
 
 
 @cache_command.command(name="clear", short_help="Remove entries on disk")
@@ -71,10 +71,10 @@ def clear_command(name: str | None, as_json: bool) -> None:
       llm specdec cache clear qwen
     """
     known = registry.load()
-    store = cache_limits.store(known)
+    folder = limits.folder(known)
     with _disk_errors():
-        gone = store.clear(None if name is None else _pairing(known, store, name))
-    freed = sum(held.size for held in gone)
+        gone = folder.clear(None if name is None else _pairing(known, folder, name))
+    freed = sum(file.size for file in gone)
     if as_json:
         click.echo(json.dumps({"removed_entries": len(gone), "removed_bytes": freed}))
     else:
@@ -102,10 +102,10 @@ def limit_command(size: str | None, hot: str | None, as_json: bool) -> None:
     with registry.edit() as document:
         _set_limits(document, {"limit": size, "hot": hot})
     known = registry.load()
-    store = cache_limits.store(known)
+    folder = limits.folder(known)
     with _disk_errors():
-        store.trim()
-    caps = _caps(known, store.contents(), store.free())
+        folder.trim()
+    caps = _caps(known, folder.contents(), folder.free())
     if as_json:
         click.echo(json.dumps({place: _cap_json(*cap) for place, cap in caps.items()}))
     for place, (cap, _) in () if as_json else caps.items():
@@ -116,33 +116,35 @@ def limit_command(size: str | None, hot: str | None, as_json: bool) -> None:
 
 
 def _status(known: Registry, warm: dict[str, Warm]) -> dict[str, Any]:
-    store = cache_limits.store(known)
-    held, free = store.contents(), store.free()
-    caps = _caps(known, held, free)
+    folder = limits.folder(known)
+    contents, free = folder.contents(), folder.free()
+    caps = _caps(known, contents, free)
     return {
-        "folder": str(store.root),
+        "folder": str(folder.root),
         "disk": {
-            "entries": len(held.entries),
-            "bytes": held.nbytes,
+            "entries": len(contents.entries),
+            "bytes": contents.nbytes,
             "free_bytes": free,
-            "other_files": len(held.foreign),
-            "other_bytes": sum(held.foreign),
+            "other_files": len(contents.foreign),
+            "other_bytes": sum(contents.foreign),
             **_cap_json(*caps["disk"]),
         },
         "memory": _cap_json(*caps["memory"]),
         "pairings": [
-            _pairing_row(name, known, held, warm.get(name)) for name in _names(known, held)
+            _pairing_row(name, known, contents, warm.get(name)) for name in _names(known, contents)
         ],
     }
 
 
-def _names(known: Registry, held: Contents) -> list[str]:
+def _names(known: Registry, contents: Contents) -> list[str]:
     """Registered pairings, then those that are gone and still have entries."""
-    return list(dict.fromkeys([*known.pairings, *(entry.pairing for entry in held.entries)]))
+    return list(dict.fromkeys([*known.pairings, *(entry.pairing for entry in contents.entries)]))
 
 
-def _pairing_row(name: str, known: Registry, held: Contents, warm: Warm | None) -> dict[str, Any]:
-    entries = [entry for entry in held.entries if entry.pairing == name]
+def _pairing_row(
+    name: str, known: Registry, contents: Contents, warm: Warm | None
+) -> dict[str, Any]:
+    entries = [entry for entry in contents.entries if entry.pairing == name]
     used = max((entry.used for entry in entries), default=None)
     about = asdict(warm) if warm else {"runs": 0, "warm": 0, "cached_tokens": 0, "saved_ms": None}
     return {
@@ -155,18 +157,18 @@ def _pairing_row(name: str, known: Registry, held: Contents, warm: Warm | None) 
     }
 
 
-def _shown(found: dict[str, Any]) -> Iterator[str]:
-    disk, memory = found["disk"], found["memory"]
+def _shown(status: dict[str, Any]) -> Iterator[str]:
+    disk, memory = status["disk"], status["memory"]
     held = f"{counted(disk['entries'])}, {gigabytes(disk['bytes'])}"
     yield f"disk    {held}; {_cap(disk)}"
-    yield f"        {found['folder']}, {gigabytes(disk['free_bytes'])} free"
+    yield f"        {status['folder']}, {gigabytes(disk['free_bytes'])} free"
     if disk["other_files"]:
         files = f"{disk['other_files']} other file{'s' * (disk['other_files'] > 1)}"
         yield f"        {files}, {gigabytes(disk['other_bytes'])}: counted, never touched"
     yield f"memory  {_cap(memory)}"
-    if found["pairings"]:
+    if status["pairings"]:
         yield ""
-        yield from table([HEADINGS, *map(_cells, found["pairings"])])
+        yield from table([HEADINGS, *map(_cells, status["pairings"])])
 
 
 HEADINGS = ("pairing", "entries", "size", "last used", "runs", "warm", "TTFT saved")
@@ -185,11 +187,11 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _caps(known: Registry, held: Contents, free: int) -> dict[str, tuple[Cap, int | None]]:
+def _caps(known: Registry, contents: Contents, free: int) -> dict[str, tuple[Cap, int | None]]:
     """place → its cap and the user's own limit."""
     return {
-        "disk": (cache_limits.disk(known, held.nbytes, free), known.cache.get("limit")),
-        "memory": (cache_limits.hot(known), known.cache.get("hot")),
+        "disk": (limits.disk(known, contents.nbytes, free), known.cache.get("limit")),
+        "memory": (limits.hot(known), known.cache.get("hot")),
     }
 
 
@@ -197,31 +199,31 @@ def _cap_json(cap: Cap, limit: int | None) -> dict[str, Any]:
     return {"cap_bytes": cap.nbytes, "cap_why": cap.why, "limit_bytes": limit}
 
 
-def _cap(found: dict[str, Any]) -> Cap:
-    return Cap(found["cap_bytes"], found["cap_why"])
+def _cap(place: dict[str, Any]) -> Cap:
+    return Cap(place["cap_bytes"], place["cap_why"])
 
 
 # ---- clear, limit ----
 
 
-def _pairing(known: Registry, store: Store, name: str) -> str:
+def _pairing(known: Registry, folder: Folder, name: str) -> str:
     """The pairing behind a name or alias; one that is gone may still have entries."""
-    if name in {entry.pairing for entry in store.contents().entries}:
+    if name in {entry.pairing for entry in folder.contents().entries}:
         return name
     return known.pairing(name).name
 
 
 def _set_limits(document: "TOMLDocument", said: Mapping[str, str | None]) -> None:
     """Write what was said of each limit; a table that then says nothing goes, too."""
-    limits = document.get("cache", {})
+    chosen = document.get("cache", {})
     for name, size in said.items():
         if size == "auto":
-            limits.pop(name, None)
+            chosen.pop(name, None)
         elif size is not None:
-            limits[name] = size
-    if limits:
-        document.setdefault("cache", limits)
-    elif "cache" in document and "#" not in limits.as_string() + limits.trivia.comment:
+            chosen[name] = size
+    if chosen:
+        document.setdefault("cache", chosen)
+    elif "cache" in document and "#" not in chosen.as_string() + chosen.trivia.comment:
         del document["cache"]
 
 
@@ -236,14 +238,14 @@ def _bytes(said: str | None) -> int | None:
 
 def _check_limits(known: Registry, limit: int | None, hot: int | None) -> None:
     """Raises UsageError for a limit that is more than there is."""
-    store = cache_limits.store(known)
-    room = cache_limits.disk_cap(limit, store.contents().nbytes, store.free())
+    folder = limits.folder(known)
+    room = limits.disk_cap(limit, folder.contents().nbytes, folder.free())
     if limit is not None and limit > room.nbytes:
         raise UsageError(
             f"{gigabytes(limit)} is more than the disk can hold: at most "
             f"{gigabytes(room.nbytes)} with 10 GiB left free"
         )
-    if hot is not None and hot > (memory := cache_limits.memory_here()):
+    if hot is not None and hot > (memory := limits.total_memory()):
         raise UsageError(
             f"--hot: {gigabytes(hot)} is more than the memory of this machine, {gigabytes(memory)}"
         )

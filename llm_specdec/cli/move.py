@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import click
 
-from llm_specdec import cache_limits, checkpoint, hub
+from llm_specdec import checkpoint, hub
 from llm_specdec.adapter import mentions
 from llm_specdec.cli.add import check_names
 from llm_specdec.cli.output import confirm, done, json_option, on_terminal, warn, yes_option
@@ -12,6 +12,7 @@ from llm_specdec.errors import CheckFailed, PairingError, SpecdecError, UsageErr
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.choose import Choice, choose
 from llm_specdec.pairings.registry import BUILT_IN, Pairing, Registry
+from llm_specdec.prefix_cache import limits
 
 
 @click.command(name="move", short_help="Tell where a pairing's files are now")
@@ -167,6 +168,6 @@ def _carry(old: str, new: str) -> None:
     if store.default_path().exists():
         store.Store().rename(old, new)
     try:
-        cache_limits.store(registry.load()).rename(old, new)
+        limits.folder(registry.load()).rename(old, new)
     except OSError as error:
         warn(f"prompts of {old} are read anew, their prefix cache cannot be moved: {error}")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llm_specdec import cache_limits, memory
+from llm_specdec import memory
 from llm_specdec.cli.key_values import (
     assignments_argument,
     deviation_option,
@@ -20,6 +20,7 @@ from llm_specdec.errors import CheckFailed, LogError, SpecdecError, UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.choose import GATE_FIRST
 from llm_specdec.pairings.registry import BROKEN, VETOED, Pairing
+from llm_specdec.prefix_cache import limits
 
 if TYPE_CHECKING:
     from llm_specdec.bench.last_verdict import Standing
@@ -169,11 +170,11 @@ def _forget_prompts(name: str) -> str:
     """Remove what the prefix cache has on disk for a pairing that is gone, in words: prompts are
     private, and no other pairing reads them."""
     try:
-        gone = cache_limits.store(registry.load()).clear(name)
+        gone = limits.folder(registry.load()).clear(name)
     except OSError as error:
         warn(f"its prompts may still be in the prefix cache, which cannot be changed: {error}")
         return ""
-    freed = gigabytes(sum(held.size for held in gone))
+    freed = gigabytes(sum(file.size for file in gone))
     return f" and its {counted(len(gone))} in the prefix cache, {freed}" if gone else ""
 
 

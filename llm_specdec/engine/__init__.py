@@ -11,7 +11,7 @@ sampling        from logits to tokens: processors, draws, acceptance, random key
 policy          how many draft tokens a round asks for, by costs, which measure finds
 phases          where the time of a run goes
 text            tokens to text: thinking, answer and tool calls apart
-prefix_cache    states kept for prompts that begin alike
+states          states of target and drafter that outlive a run
 calibrate       which hidden states a target's own head reads
 hardware        what mlx computes on; what makes its CPU backend fast
 

@@ -15,13 +15,13 @@ from llm_specdec.constraints import masks
 from llm_specdec.engine.drafter import Drafter, Hidden, Proposal
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.policy import Policy
-from llm_specdec.engine.prefix_cache import Entry, PrefixCache
 from llm_specdec.engine.request import Request, RunStats
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling import accept, logits_processors
 from llm_specdec.engine.sampling.draft_sampler import DraftSampler
 from llm_specdec.engine.sampling.logits_processors import History
 from llm_specdec.engine.sampling.randomness import Purpose, key
+from llm_specdec.engine.states import Entry, Prefixes
 from llm_specdec.engine.taps import Taps
 from llm_specdec.engine.target import Target
 
@@ -53,7 +53,7 @@ class Run:
         request: Request,
         timer: PhaseTimer,
         lookup: Drafter | None = None,
-        prefix_cache: PrefixCache | None = None,
+        prefix_cache: Prefixes | None = None,
     ) -> None:
         self.target, self.cache, self.drafter = target, cache, drafter
         self.drafters = [found for found in (drafter, lookup) if found is not None]

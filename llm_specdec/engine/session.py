@@ -23,11 +23,10 @@ from llm_specdec.engine.loop import PREFILL_STEP, Run
 from llm_specdec.engine.measure import measure
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.policy import Auto, Fixed, Policy
-from llm_specdec.engine.prefix_cache import Key, PrefixCache
-from llm_specdec.engine.prefix_cache.key import drafter_parts, target_parts
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling.logits_processors import History, Sampling, penalise
+from llm_specdec.engine.states import Prefixes
 from llm_specdec.engine.target import Target
 from llm_specdec.errors import UsageError
 
@@ -65,18 +64,6 @@ class Session:
         """Precision of the target's logits, such as float32."""
         cache = RollbackCache(self.target.model)
         return str(self.target.forward(mx.array([0]), cache).dtype).removeprefix("mlx.core.")
-
-    def key(self, kv_bits: int | None) -> Key:
-        """What states of this session depend on. Raises CheckpointError."""
-        return Key({**self._identity, "kv bits": str(kv_bits)})
-
-    @functools.cached_property
-    def _identity(self) -> dict[str, str]:
-        w = self.weights
-        return {
-            **target_parts(w.target, self.tokenizer.chat_template),
-            **drafter_parts(w.kind, w.drafter, w.drafter_bits, w.drafter_group_size, w.reads),
-        }
 
     @functools.cached_property
     def token_table(self) -> TokenTable:
@@ -127,7 +114,7 @@ class Session:
         kv_bits: int | None = None,
         costs: Costs | None = None,
         history: Sequence[tuple[int, int]] = (),
-        prefix_cache: PrefixCache | None = None,
+        prefix_cache: Prefixes | None = None,
     ) -> Run:
         """Prepare one run; iterate its `tokens()`, then put its `entries()` into the prefix
         cache, where there is one.

@@ -4,9 +4,9 @@ import os
 import psutil
 import pytest
 
-from llm_specdec import prefix_store
-from llm_specdec.cache_limits import GIB
 from llm_specdec.pairings import registry
+from llm_specdec.prefix_cache.folder import Folder
+from llm_specdec.prefix_cache.limits import GIB
 from tests.support.command_line import specdec, write_registry
 from tests.support.receipts import log
 
@@ -23,7 +23,7 @@ def cache(llm_user, monkeypatch):
         path.write_bytes(b"x" * 1_000_000)
         os.utime(path, (0, 0))
     write_registry(PAIRINGS)
-    monkeypatch.setattr(prefix_store.Store, "free", lambda self: 100 * GIB)
+    monkeypatch.setattr(Folder, "free", lambda self: 100 * GIB)
     return folder
 
 

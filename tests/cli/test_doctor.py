@@ -5,10 +5,11 @@ from importlib import metadata
 
 import pytest
 
-from llm_specdec import checkpoint, memory, prefix_store
+from llm_specdec import checkpoint, memory
 from llm_specdec.bench import machine, store
 from llm_specdec.checkpoint import fingerprint
 from llm_specdec.engine.hardware import blas
+from llm_specdec.prefix_cache.folder import Folder
 from tests.support.checkpoints import LLAMA, write_json, write_model
 from tests.support.command_line import specdec, write_registry
 
@@ -129,7 +130,7 @@ def test_logging_that_is_off_is_a_warning(llm_user):
 
 
 def disk(free, monkeypatch):
-    monkeypatch.setattr(prefix_store.Store, "free", lambda self: free)
+    monkeypatch.setattr(Folder, "free", lambda self: free)
     [found] = [f for f in findings() if "of disk is free" in f["what"]]
     return found["level"], found["what"]
 

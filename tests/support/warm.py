@@ -16,12 +16,15 @@ from llm_specdec.engine.drafter import Drafter, Draw, Proposal
 from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.policy import Fixed
-from llm_specdec.engine.prefix_cache import Entry, Key, PrefixCache, RamTier
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling.logits_processors import Sampling
+from llm_specdec.engine.states import Entry
 from llm_specdec.engine.taps import decoder_layers
 from llm_specdec.errors import UnsupportedError
+from llm_specdec.prefix_cache.keys import Key
+from llm_specdec.prefix_cache.lookup import PrefixCache
+from llm_specdec.prefix_cache.ram import RamTier
 
 LANES = ("none", "lookup", "model", "mtp", "dflash", "sliding dflash")
 SYSTEM, TURN = 20, 36  # positions kept at boundaries of PROMPT

@@ -7,7 +7,7 @@ Neither ever takes the last 10 GiB of a disk, whatever was asked for.
 import functools
 
 from llm_specdec.pairings.registry import Registry
-from llm_specdec.prefix_store import Cap, Store
+from llm_specdec.prefix_cache.folder import Cap, Folder
 
 GIB = 2**30
 STAYS_FREE = 10 * GIB  # bytes of disk that the cache never takes
@@ -15,12 +15,12 @@ DEFAULT = 10 * GIB
 HOT_DEFAULT = 4 * GIB
 
 
-def disk_cap(limit: int | None, held: int, free: int) -> Cap:
+def disk_cap(limit: int | None, taken: int, free: int) -> Cap:
     """The cap on disk. What the cache holds itself counts as free, or it would shrink itself.
 
-    limit: the user's own, None without one. held, free: bytes in the folder, bytes free.
+    limit: the user's own, None without one. taken, free: bytes in the folder, bytes free.
     """
-    disk = free + held
+    disk = free + taken
     most = Cap(max(0, disk - STAYS_FREE), "10 GiB of disk stay free")
     usual = [Cap(disk // 4, "a quarter of free disk"), Cap(DEFAULT, "10 GiB, the default")]
     return _least(most, limit, usual)
@@ -38,26 +38,26 @@ def _least(most: Cap, limit: int | None, usual: list[Cap]) -> Cap:
     return min([most, *rules], key=lambda rule: rule.nbytes)
 
 
-def disk(known: Registry, held: int, free: int) -> Cap:
+def disk(known: Registry, taken: int, free: int) -> Cap:
     """The cap on disk that the registry and the disk allow."""
-    return disk_cap(known.cache.get("limit"), held, free)
+    return disk_cap(known.cache.get("limit"), taken, free)
 
 
 def hot(known: Registry) -> Cap:
     """The cap in memory that the registry and this machine allow."""
-    return hot_cap(known.cache.get("hot"), memory_here())
+    return hot_cap(known.cache.get("hot"), total_memory())
 
 
-def memory_here() -> int:
+def total_memory() -> int:
     """Bytes of memory that this machine has."""
     import psutil
 
     return int(psutil.virtual_memory().total)
 
 
-def store(known: Registry) -> Store:
+def folder(known: Registry) -> Folder:
     """The folder beside the registry, under the cap that the registry and the disk allow."""
-    return Store(
+    return Folder(
         root=known.path.parent / "cache",
         cap=functools.partial(disk, known),
         pairings={*known.pairings, *known.problems},

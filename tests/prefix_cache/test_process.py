@@ -13,9 +13,9 @@ import pytest
 from llm.cli import cli as llm_cli
 
 from fixtures import zoo
-from llm_specdec import prefixes
 from llm_specdec.console import notices
-from llm_specdec.engine.prefix_cache.disk import read_head
+from llm_specdec.prefix_cache import process
+from llm_specdec.prefix_cache.disk import read_head
 from tests.support.disks import read_only, small
 
 WORDS = " ".join(f"w{number % 60}" for number in range(40))  # 40 tokens and more: worth keeping
@@ -88,12 +88,12 @@ def test_a_conversation_goes_on_where_it_stopped(tiny, name):
 
 
 def test_false_neither_keeps_nor_uses(tiny):
-    before = prefixes.hot().nbytes
+    before = process.hot().nbytes
     for _ in range(2):
         receipt, _ = asked("tiny", QUESTION, prefix_cache=False)
         assert receipt["tokens"]["cached"] == 0
     wait()
-    assert entries(tiny) == [] and prefixes.hot().nbytes == before
+    assert entries(tiny) == [] and process.hot().nbytes == before
 
 
 def test_what_python_asks_stays_off_the_disk(tiny):
@@ -148,11 +148,11 @@ def test_a_full_or_read_only_disk_is_one_warning_and_leaves_nothing(tiny, capfd,
 def test_the_hot_tier_follows_its_limit(tiny):
     asked("tiny", QUESTION)
     wait()
-    assert prefixes.hot().nbytes > 0
+    assert process.hot().nbytes > 0
     text = (tiny / "specdec.toml").read_text()
     (tiny / "specdec.toml").write_text(text.replace("[cache]\n", "[cache]\nhot = 0\n"))
     asked("tiny", "w5")
-    assert prefixes.hot().nbytes == 0
+    assert process.hot().nbytes == 0
 
 
 def cli(*arguments):

@@ -9,9 +9,12 @@ import mlx.core as mx
 import pytest
 
 from fixtures import zoo
-from llm_specdec.engine.prefix_cache import Entry, Key, RamTier, key
 from llm_specdec.engine.session import Session, Weights
+from llm_specdec.engine.states import Entry
 from llm_specdec.engine.target import Target
+from llm_specdec.prefix_cache import keys
+from llm_specdec.prefix_cache.keys import Key
+from llm_specdec.prefix_cache.ram import RamTier
 
 
 @pytest.fixture
@@ -52,7 +55,7 @@ CHANGES = {
 
 
 def digest(folder, template="{{ messages }}"):
-    return Key(key.target_parts(folder, template)).digest
+    return Key(keys.target_parts(folder, json.dumps(template))).digest
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -66,7 +69,7 @@ def test_another_target_is_another_key(target, change):
 @pytest.mark.parametrize("change", ["weights", "one byte"])
 def test_another_drafter_is_another_key(drafter, change):
     def parts():
-        return key.drafter_parts("model", drafter, None, None, "")
+        return keys.drafter_parts("model", drafter, None, None, "")
 
     before = parts()
     CHANGES[change](drafter)
@@ -96,13 +99,13 @@ def test_another_template_is_another_key(target):
 @pytest.mark.parametrize("package", ["mlx", "mlx-lm"])
 def test_another_version_is_another_key(target, package, monkeypatch):
     before = digest(target)
-    monkeypatch.setattr(key, "version", lambda name: "0" if name == package else version(name))
+    monkeypatch.setattr(keys, "version", lambda name: "0" if name == package else version(name))
     assert digest(target) != before
 
 
 def test_another_format_is_another_key(target, monkeypatch):
     before = digest(target)
-    monkeypatch.setattr(key, "FORMAT", "0")
+    monkeypatch.setattr(keys, "FORMAT", "0")
     assert digest(target) != before
 
 
@@ -118,13 +121,20 @@ def test_every_way_to_draft_has_a_key_of_its_own(drafter):
         ("dflash", drafter, 4, 32, ""),
         ("dflash", drafter, 8, 64, ""),
     ]
-    assert len({Key(key.drafter_parts(*lane)).digest for lane in lanes}) == len(lanes)
+    assert len({Key(keys.drafter_parts(*lane)).digest for lane in lanes}) == len(lanes)
 
 
 def test_kv_bits_are_part_of_the_key(target):
     model, config = zoo.build("llama")
     session = Session(Weights(target), Target(model, config, target), None)
-    keys = [session.key(bits) for bits in (None, 4, 8)]
+    by_bits = [keys.key_of(session, bits) for bits in (None, 4, 8)]
     tier = RamTier(1 << 20)
-    tier.put(keys[0], Entry((1, 2, 3), [mx.zeros((1,))], [], exact=False))
-    assert [bool(tier.longest(one, [1, 2, 3])) for one in keys] == [True, False, False]
+    tier.put(by_bits[0], Entry((1, 2, 3), [mx.zeros((1,))], [], exact=False))
+    assert [bool(tier.longest(key, [1, 2, 3])) for key in by_bits] == [True, False, False]
+
+
+def test_a_key_depends_on_every_part_and_not_on_their_order():
+    key = Key({"target": "a", "mlx": "0.32"})
+    assert key.digest == Key({"mlx": "0.32", "target": "a"}).digest
+    others = [{"target": "b", "mlx": "0.32"}, {"target": "a", "mlx": "0.33"}, {"target": "a"}]
+    assert len({key.digest, *(Key(parts).digest for parts in others)}) == 4

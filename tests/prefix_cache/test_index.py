@@ -2,8 +2,8 @@
 
 import random
 
-from llm_specdec.engine.prefix_cache.entry import common
-from llm_specdec.engine.prefix_cache.index import Index
+from llm_specdec.prefix_cache.index import Index
+from llm_specdec.prefix_cache.matching import common
 
 
 def filled(sequences):

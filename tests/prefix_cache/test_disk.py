@@ -7,10 +7,13 @@ import struct
 import mlx.core as mx
 import pytest
 
-from llm_specdec.engine.prefix_cache import Entry, Key, disk, usable
-from llm_specdec.engine.prefix_cache.disk import DiskTier
-from llm_specdec.engine.prefix_cache.names import lengths, name_of
-from llm_specdec.prefix_store import Cap, Store
+from llm_specdec.engine.states import Entry
+from llm_specdec.prefix_cache import disk
+from llm_specdec.prefix_cache.disk import DiskTier
+from llm_specdec.prefix_cache.folder import Cap, Folder
+from llm_specdec.prefix_cache.keys import Key
+from llm_specdec.prefix_cache.matching import usable
+from llm_specdec.prefix_cache.names import lengths, name_of
 from tests.support.disks import read_only, small
 
 KEY = Key({"target": "abc", "format": "1"})
@@ -48,8 +51,8 @@ def warnings():
 
 
 def tier_in(folder, warnings, cap=10**9, own=False):
-    store = Store(folder / "cache", lambda held, free: Cap(cap, "a test", own), ["p"])
-    return DiskTier(store, "p", warnings.append)
+    entries = Folder(folder / "cache", lambda taken, free: Cap(cap, "a test", own), ["p"])
+    return DiskTier(entries, "p", warnings.append)
 
 
 @pytest.fixture
@@ -57,8 +60,8 @@ def tier(tmp_path, warnings):
     return tier_in(tmp_path, warnings)
 
 
-def held(tier):
-    return sorted(tier.store.root.rglob("*.safetensors"))
+def files_of(tier):
+    return sorted(tier.folder.root.rglob("*.safetensors"))
 
 
 def test_an_entry_comes_back_as_it_was(tier):
@@ -76,7 +79,7 @@ def test_an_entry_comes_back_as_it_was(tier):
 def test_the_longest_use_is_found_as_by_a_search_through_all(tier):
     draw = random.Random(2)
     for _ in range(40):
-        shutil.rmtree(tier.store.root, ignore_errors=True)
+        shutil.rmtree(tier.folder.root, ignore_errors=True)
         kept = {}
         for _ in range(draw.randrange(8)):
             tokens = tuple(draw.randrange(2) for _ in range(draw.randrange(2, 9)))
@@ -129,12 +132,12 @@ def test_an_entry_that_goes_on_replaces_the_shorter_one(tier):
     tier.put(KEY, entry((1, 2, 3), exact=True))
     tier.put(OTHER, entry((1, 2, 3)))
     tier.put(KEY, entry((1, 2, 3, 4)))
-    kept = {(path.parent.name, path.name.partition("-")[0]) for path in held(tier)}
+    kept = {(path.parent.name, path.name.partition("-")[0]) for path in files_of(tier)}
     ours, other = KEY.digest[:32], OTHER.digest[:32]
     assert kept == {(ours, "4t"), (ours, "3t"), (ours, "3x"), (other, "3t")}
-    assert len(held(tier)) == 4
+    assert len(files_of(tier)) == 4
     tier.put(KEY, entry((1, 2, 3, 4, 5), exact=True))
-    assert len(held(tier)) == 5, "an exact entry serves no shorter prompt: it replaces nothing"
+    assert len(files_of(tier)) == 5, "an exact entry serves no shorter prompt: it replaces nothing"
 
 
 def test_an_entry_that_is_evicted_while_it_is_read_is_read_to_its_end(tier, monkeypatch):
@@ -143,7 +146,7 @@ def test_an_entry_that_is_evicted_while_it_is_read_is_read_to_its_end(tier, monk
     real = disk._File.entry
 
     def evicted(file):
-        tier.store.clear()
+        tier.folder.clear()
         return real(file)
 
     monkeypatch.setattr(disk._File, "entry", evicted)
@@ -153,7 +156,7 @@ def test_an_entry_that_is_evicted_while_it_is_read_is_read_to_its_end(tier, monk
 
 def test_a_hit_and_a_second_put_count_as_use(tier):
     tier.put(KEY, entry((1, 2, 3)))
-    (path,) = held(tier)
+    (path,) = files_of(tier)
     for use in (lambda: tier.longest(KEY, [1, 2, 3, 4]), lambda: tier.put(KEY, entry((1, 2, 3)))):
         os.utime(path, (1, 1))
         use()
@@ -167,7 +170,7 @@ def test_size_on_disk_is_that_of_the_states(tier):
     kept = Entry(tuple(range(2000)), [mx.zeros((1, 3, 1999, 64))] * 8, [], False)
     mx.eval(kept.target)
     tier.put(KEY, kept)
-    (path,) = held(tier)
+    (path,) = files_of(tier)
     assert path.stat().st_size <= 1.05 * kept.nbytes
 
 
@@ -194,7 +197,7 @@ def test_a_damaged_file_is_a_miss_and_removed(tier):
     draw = random.Random(4)
     kept = entry((5, 6, 7, 8))
     tier.put(KEY, kept)
-    (path,) = held(tier)
+    (path,) = files_of(tier)
     whole = path.read_bytes()
     for _ in range(400):
         path.write_bytes(damaged(path, draw))
@@ -206,7 +209,7 @@ def test_a_damaged_file_is_a_miss_and_removed(tier):
 
 def test_every_byte_of_the_header_counts(tier):
     tier.put(KEY, entry((5, 6, 7, 8)))
-    (path,) = held(tier)
+    (path,) = files_of(tier)
     whole = path.read_bytes()
     for at in range(8 + struct.unpack("<Q", whole[:8])[0]):
         path.write_bytes(bytes([*whole[:at], whole[at] ^ 1, *whole[at + 1 :]]))
@@ -238,7 +241,7 @@ def rewritten(path, change):
 )
 def test_a_file_that_says_something_else_is_removed(tier, change):
     tier.put(KEY, entry((1, 2, 3)))
-    (path,) = held(tier)
+    (path,) = files_of(tier)
     rewritten(path, change)
     assert tier.longest(KEY, [1, 2, 3, 4]) is None
     assert not path.exists()
@@ -248,7 +251,7 @@ def test_files_that_changed_places_are_removed(tier):
     tier.put(KEY, entry((1, 2, 3)))
     tier.put(KEY, entry((4, 5, 6)))
     tier.put(OTHER, entry((7, 8, 9)))
-    by_key = sorted(held(tier), key=lambda path: path.parent.name == OTHER.digest[:32])
+    by_key = sorted(files_of(tier), key=lambda path: path.parent.name == OTHER.digest[:32])
     a, b, other = by_key
     first, second = a.read_bytes(), b.read_bytes()
     a.write_bytes(second)
@@ -257,13 +260,13 @@ def test_files_that_changed_places_are_removed(tier):
     assert tier.longest(KEY, [4, 5, 6, 0]) is None
     shutil.copy(other, a.parent / other.name)
     assert tier.longest(KEY, [7, 8, 9, 0]) is None
-    assert held(tier) == [other]
+    assert files_of(tier) == [other]
 
 
 def test_ten_thousand_strange_files_change_nothing(tier):
     kept = entry((1, 2, 3))
     tier.put(KEY, kept)
-    folder = tier._folder(KEY)
+    folder = tier._place(KEY)
     draw = random.Random(6)
     for i in range(10_000):
         stem = "".join(draw.choices("0123456789abcdeftx-.", k=12))
@@ -313,9 +316,9 @@ def test_a_write_that_fails_halfway_is_one_warning(tier, warnings, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     tier.put(KEY, entry((4, 5, 6)))
     tier.put(KEY, entry((7, 8, 9)))
-    root = tier.store.root
+    root = tier.folder.root
     assert warnings == [f"the prefix cache in {root} cannot be written: No space left on device"]
-    assert [path.name for path in tier.store.root.rglob("*") if path.is_file()] == [
+    assert [path.name for path in tier.folder.root.rglob("*") if path.is_file()] == [
         name_of((1, 2, 3), False)
     ]
 
@@ -327,5 +330,5 @@ def test_a_cap_of_nothing_writes_nothing_and_is_told_unless_it_was_asked_for(
     tier = tier_in(tmp_path, warnings, cap=0, own=own)
     for tokens in ((1, 2, 3), (4, 5, 6)):
         tier.put(KEY, entry(tokens))
-    assert (held(tier), len(warnings)) == ([], told)
+    assert (files_of(tier), len(warnings)) == ([], told)
     assert not told or "the prefix cache there is off (a test)" in warnings[0]

@@ -3,8 +3,10 @@
 import pytest
 
 from llm_specdec.engine.phases import PhaseTimer
-from llm_specdec.engine.prefix_cache import PrefixCache, RamTier
 from llm_specdec.engine.request import Request
+from llm_specdec.prefix_cache.keys import key_of
+from llm_specdec.prefix_cache.lookup import PrefixCache
+from llm_specdec.prefix_cache.ram import RamTier
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -30,7 +32,7 @@ def test_a_second_question_and_a_second_turn(kind, kv_bits, smollm2):
     from benchmarks.parity import session
 
     loaded = session(kind)
-    kept = PrefixCache(loaded.key(kv_bits), RamTier(1 << 32))
+    kept = PrefixCache(key_of(loaded, kv_bits), RamTier(1 << 32))
     first, *others = (harness.rendered(loaded.tokenizer, TEXT + q) for q in QUESTIONS)
     (answer, *_), run = decoded(loaded, first, kv_bits, kept)
     kept.keep(run.entries())

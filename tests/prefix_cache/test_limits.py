@@ -1,10 +1,10 @@
 import pytest
 
-from llm_specdec import cache_limits
-from llm_specdec.cache_limits import GIB, disk_cap, hot_cap
 from llm_specdec.errors import RegistryError
 from llm_specdec.pairings import registry
-from llm_specdec.prefix_store import Cap
+from llm_specdec.prefix_cache import limits
+from llm_specdec.prefix_cache.folder import Cap
+from llm_specdec.prefix_cache.limits import GIB, disk_cap, hot_cap
 from llm_specdec.settings import Size
 
 
@@ -60,10 +60,10 @@ def test_the_registry_sets_the_limits(tmp_path):
     path = tmp_path / "specdec.toml"
     path.write_text('[cache]\nlimit = "1GB"\n[pairings.a]\ntarget = "x"\n[pairings.b]\nx = 1\n')
     known = registry.load(path)
-    store = cache_limits.store(known)
-    assert store.root == tmp_path / "cache"
-    assert store.cap(0, 200 * GIB).nbytes == 10**9
-    assert store.pairings == {"a", "b"}, "the entries of one that is broken may serve again"
+    folder = limits.folder(known)
+    assert folder.root == tmp_path / "cache"
+    assert folder.cap(0, 200 * GIB).nbytes == 10**9
+    assert folder.pairings == {"a", "b"}, "the entries of one that is broken may serve again"
 
 
 def test_a_limit_of_0_needs_no_unit(tmp_path):

@@ -3,8 +3,10 @@
 from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 
-from llm_specdec.engine.prefix_cache.entry import Entry, Found, Key, common, covers, usable
-from llm_specdec.engine.prefix_cache.index import Index, Tokens
+from llm_specdec.engine.states import Entry, Found
+from llm_specdec.prefix_cache.index import Index, Tokens
+from llm_specdec.prefix_cache.keys import Key
+from llm_specdec.prefix_cache.matching import common, covers, usable
 
 _Name = tuple[str, bool, Tokens]  # digest of the key, exact, tokens
 

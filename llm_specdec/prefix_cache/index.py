@@ -3,7 +3,7 @@ in common with a prompt stand beside the place where the prompt would stand itse
 
 from bisect import bisect_left, insort
 
-from llm_specdec.engine.prefix_cache.entry import common
+from llm_specdec.prefix_cache.matching import common
 
 Tokens = tuple[int, ...]
 

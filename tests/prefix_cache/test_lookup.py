@@ -3,7 +3,10 @@
 import mlx.core as mx
 import pytest
 
-from llm_specdec.engine.prefix_cache import Entry, Key, PrefixCache, RamTier
+from llm_specdec.engine.states import Entry
+from llm_specdec.prefix_cache.keys import Key
+from llm_specdec.prefix_cache.lookup import PrefixCache
+from llm_specdec.prefix_cache.ram import RamTier
 
 KEY = Key({})
 

@@ -3,8 +3,9 @@
 import mlx.core as mx
 import pytest
 
-from llm_specdec.engine.prefix_cache import Entry, Key
-from llm_specdec.engine.prefix_cache.ram import RamTier
+from llm_specdec.engine.states import Entry
+from llm_specdec.prefix_cache.keys import Key
+from llm_specdec.prefix_cache.ram import RamTier
 
 KEY, OTHER = Key({"target": "a"}), Key({"target": "b"})
 SIZE = 400  # bytes of an entry

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from llm_specdec.engine.prefix_cache.entry import covers
-from llm_specdec.prefix_store import ENTRY
+from llm_specdec.prefix_cache.folder import ENTRY
+from llm_specdec.prefix_cache.matching import covers
 
 MARKS = 16  # in a name at most, but for the one of all tokens
 DIGITS = 4  # of a mark

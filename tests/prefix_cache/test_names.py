@@ -2,9 +2,9 @@ import random
 
 import pytest
 
-from llm_specdec.engine.prefix_cache.entry import common
-from llm_specdec.engine.prefix_cache.names import agreed, covered, lengths, marks_of, name_of
-from llm_specdec.prefix_store import ENTRY
+from llm_specdec.prefix_cache.folder import ENTRY
+from llm_specdec.prefix_cache.matching import common
+from llm_specdec.prefix_cache.names import agreed, covered, lengths, marks_of, name_of
 
 
 @pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 32, 33, 2150, 1_000_000])

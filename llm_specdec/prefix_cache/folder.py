@@ -4,9 +4,9 @@
     ROOT/PAIRING/KEY/.ENTRY.new            being written, or left behind by a killed process
 
 Folders are 0700 and files 0600: they hold what was said. Nothing is written or evicted without
-the lock, so that several processes together stay within the cap, and whatever is found half
-written under the lock is dead. Readers take no lock: a file that is evicted while it is read
-stays readable. Everything else in the folder is counted and never touched.
+the lock, so that several processes together stay within the cap, and a half-written file that
+is seen under the lock belongs to nobody. Readers take no lock: a file that is evicted while it
+is read stays readable. Everything else in the folder is counted and never touched.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ class NoRoom(Exception):
 
 
 @dataclass(frozen=True)
-class Held:
+class EntryFile:
     """An entry's file. used: when it was last written or hit, in seconds since the epoch."""
 
     path: Path
@@ -67,22 +67,22 @@ class Held:
 class Contents:
     """All that is in the folder; `foreign` are the sizes of files that are not ours."""
 
-    entries: list[Held] = field(default_factory=list)
-    leftovers: list[Held] = field(default_factory=list)
+    entries: list[EntryFile] = field(default_factory=list)
+    leftovers: list[EntryFile] = field(default_factory=list)
     foreign: list[int] = field(default_factory=list)
 
     @property
     def nbytes(self) -> int:
-        ours = sum(held.size for held in (*self.entries, *self.leftovers))
+        ours = sum(file.size for file in (*self.entries, *self.leftovers))
         return ours + sum(self.foreign)
 
 
 @dataclass(frozen=True)
-class Store:
+class Folder:
     """The folder at `root`, which need not exist yet.
 
-    cap(held, free): what all files in it may have together, given the bytes they have and those
-    that are free on its disk. pairings: names in use; entries of others go first.
+    cap(taken, free): what all files in it may take together, given the bytes that they take now
+    and those that are free on its disk. pairings: names in use; entries of others go first.
     """
 
     root: Path
@@ -91,23 +91,23 @@ class Store:
 
     def contents(self, onerror: Callable[[OSError], None] | None = None) -> Contents:
         """What is there. onerror: told of folders that cannot be read; they count as empty."""
-        found = Contents()
+        contents = Contents()
         for folder, _, names in os.walk(self.root, onerror=onerror):
             for name in names:
                 with contextlib.suppress(OSError):  # gone meanwhile
-                    self._sort(Path(folder, name), found)
-        return found
+                    self._sort(Path(folder, name), contents)
+        return contents
 
-    def _sort(self, path: Path, found: Contents) -> None:
+    def _sort(self, path: Path, contents: Contents) -> None:
         status = path.lstat()
-        held = Held(path, status.st_size, status.st_mtime)
+        file = EntryFile(path, status.st_size, status.st_mtime)
         at_home = path.parent.parent.parent == self.root and KEY.fullmatch(path.parent.name)
         if at_home and ENTRY.fullmatch(path.name):
-            found.entries.append(held)
+            contents.entries.append(file)
         elif at_home and ENTRY.fullmatch(path.name.removeprefix(".").removesuffix(".new")):
-            found.leftovers.append(held)
+            contents.leftovers.append(file)
         else:
-            found.foreign.append(held.size)
+            contents.foreign.append(file.size)
 
     def keep(
         self,
@@ -137,16 +137,16 @@ class Store:
             with files.locked(self.root):
                 self._make_room(0)
 
-    def clear(self, pairing: str | None = None) -> list[Held]:
+    def clear(self, pairing: str | None = None) -> list[EntryFile]:
         """Remove the entries of one pairing, or all; returns them. Raises TimeoutError,
         OSError; then some may be left."""
         if not self.root.is_dir():
             return []
         with files.locked(self.root):
-            found = self.contents(_raise)
-            gone = [held for held in found.entries if pairing in (None, held.pairing)]
-            for held in (*gone, *found.leftovers):
-                _remove(held.path)
+            contents = self.contents(_raise)
+            gone = [file for file in contents.entries if pairing in (None, file.pairing)]
+            for file in (*gone, *contents.leftovers):
+                _remove(file.path)
         return gone
 
     def rename(self, old: str, new: str) -> None:
@@ -165,32 +165,32 @@ class Store:
 
     def _make_room(self, size: int, first: Collection[Path] = ()) -> None:
         """Evict until `size` more bytes fit under the cap. Raises NoRoom where they cannot."""
-        found = self.contents()
-        for held in found.leftovers:
-            _remove(held.path)
-        held_bytes = found.nbytes - sum(held.size for held in found.leftovers)
-        cap = self.cap(held_bytes, self.free())
-        fits = size <= cap.nbytes - sum(found.foreign)
-        too_many = held_bytes + (size if fits else 0) - cap.nbytes
-        for held in self._in_order(found.entries, first):
+        contents = self.contents()
+        for file in contents.leftovers:
+            _remove(file.path)
+        taken = contents.nbytes - sum(file.size for file in contents.leftovers)
+        cap = self.cap(taken, self.free())
+        fits = size <= cap.nbytes - sum(contents.foreign)
+        too_many = taken + (size if fits else 0) - cap.nbytes
+        for file in self._in_order(contents.entries, first):
             if too_many <= 0:
                 break
-            _remove(held.path)
-            too_many -= held.size
+            _remove(file.path)
+            too_many -= file.size
         if size and not fits:
             raise NoRoom(size, cap)
 
-    def _in_order(self, entries: list[Held], first: Collection[Path]) -> Iterator[Held]:
+    def _in_order(self, entries: list[EntryFile], first: Collection[Path]) -> Iterator[EntryFile]:
         """What goes first: `first`, entries of pairings that are gone, entries of another key
         than the pairing's latest (its weights, versions or settings changed); then the least
         recently used."""
-        latest: dict[str, Held] = {}
-        for held in sorted(entries, key=lambda held: held.used):
-            latest[held.pairing] = held
+        latest: dict[str, EntryFile] = {}
+        for file in sorted(entries, key=lambda file: file.used):
+            latest[file.pairing] = file
 
-        def rank(held: Held) -> tuple[bool, bool, bool, float]:
-            current = latest[held.pairing].path.parent == held.path.parent
-            return (held.path not in first, held.pairing in self.pairings, current, held.used)
+        def rank(file: EntryFile) -> tuple[bool, bool, bool, float]:
+            current = latest[file.pairing].path.parent == file.path.parent
+            return (file.path not in first, file.pairing in self.pairings, current, file.used)
 
         yield from sorted(entries, key=rank)
 

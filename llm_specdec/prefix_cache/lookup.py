@@ -2,10 +2,26 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from llm_specdec.engine.prefix_cache.entry import Entry, Found, Key, Tier
+from llm_specdec.engine.states import Entry, Found
+from llm_specdec.prefix_cache.keys import Key
 
 LEAST = 32  # positions; reading fewer is no slower than restoring them
+
+
+class Tier(Protocol):
+    """One place that keeps entries. Never raises for what it holds or cannot hold: an entry that
+    is damaged is not there, one that does not fit is not put."""
+
+    def longest(self, key: Key, prompt: Sequence[int], beyond: int = 0) -> Found | None:
+        """The entry with the most usable positions, its arrays in memory (evaluated); None
+        where there are no more than `beyond`, and then nothing needs to be read."""
+        ...
+
+    def put(self, key: Key, entry: Entry) -> None:
+        """Keep the entry, and let go of others where room is needed."""
+        ...
 
 
 @dataclass(frozen=True)
