@@ -13,7 +13,7 @@ from llm_specdec.cli.logs import database_option, log_path, model_id
 from llm_specdec.cli.output import wrapped
 from llm_specdec.errors import CheckFailed, LogError
 from llm_specdec.pairings import registry
-from llm_specdec.receipts import Side, compare, latest
+from llm_specdec.receipts import Side, compare, latest, turn
 from llm_specdec.receipts.compare import FIGURES
 
 
@@ -25,10 +25,10 @@ from llm_specdec.receipts.compare import FIGURES
 def compare_command(a: str, b: str, database: Path | None, as_json: bool) -> None:
     """Show what run B gains over run A: decode with decode, end-to-end with end-to-end.
 
-    A and B are turn ids, model ids (their last run), or bench:ID[:CONFIGURATION] (its
-    median run). @decode or @end-to-end after one asks for that figure only. What
-    cannot be compared is refused, with the reason. Exit status 1 means that nothing
-    could be compared.
+    A and B are turn ids (as much of the beginning or end as is unique), model ids (their
+    last run), or bench:ID[:CONFIGURATION] (its median run). @decode or @end-to-end after
+    one asks for that figure only. What cannot be compared is refused, with the reason.
+    Exit status 1 means that nothing could be compared.
 
     \b
     Examples:
@@ -53,7 +53,7 @@ def _asked(text: str) -> tuple[str, str | None]:
 def _side(path: Path, name: str) -> Side:
     if match := re.fullmatch(r"bench:(\d+)(?::(.+))?", name):
         return _benched(int(match[1]), match[2])
-    found = latest(path, name) or latest(path, model_id(name))
+    found = latest(path, name) or latest(path, model_id(name)) or turn(path, name)
     if found is None:
         raise LogError(
             f"no logged run has the turn id or model id {name!r}: see llm specdec logs -n 0"

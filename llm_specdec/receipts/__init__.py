@@ -2,10 +2,21 @@
 
 from llm_specdec.receipts.compare import Side, compare
 from llm_specdec.receipts.payload import Lane, Run, line, payload
-from llm_specdec.receipts.store import Logged, acceptance, ensure_view, latest, runs
+from llm_specdec.receipts.stats import stats
+from llm_specdec.receipts.store import (
+    SORTS,
+    Logged,
+    acceptance,
+    ensure_view,
+    latest,
+    models,
+    runs,
+    turn,
+)
 from llm_specdec.receipts.warm import Warm, warm_starts
 
 __all__ = [
+    "SORTS",
     "Lane",
     "Logged",
     "Run",
@@ -16,7 +27,10 @@ __all__ = [
     "ensure_view",
     "latest",
     "line",
+    "models",
     "payload",
     "runs",
+    "stats",
+    "turn",
     "warm_starts",
 ]

@@ -205,7 +205,7 @@ def _dominant(specdec: Mapping[str, Any]) -> str:
 
 def _no_drafts(lane: Mapping[str, Any]) -> str:
     if lane["kind"] == "none":
-        return "no drafter"
+        return f"off: {lane['reason']}" if lane["reason"] else "no drafter"
     why = f": {lane['reason']}" if lane["reason"] else ""
     return f"nothing drafted ({lane['kind']} {lane['state']}{why})"
 

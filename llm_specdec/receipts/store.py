@@ -10,10 +10,11 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from llm_specdec.errors import LogError
+from llm_specdec.errors import LogError, UsageError
 
 # column of the view → place in the receipt
 COLUMNS = {
@@ -66,6 +67,26 @@ VIEW = "\n".join(
 )
 
 
+# What runs can be put in order by → what to order by, the highest last.
+SORTS = {
+    "time": "id",
+    **{
+        name: f"json_extract(response_json, '$.specdec.{place}')"
+        for name, place in {
+            "decode": "rates.decode_tps",
+            "end-to-end": "rates.end_to_end_tps",
+            "wall": "wall_ms",
+            "ttft": "ttft_ms",
+            "load": "phases_ms.load",
+            "prompt": "tokens.prompt",
+            "tokens": "tokens.completion",
+            "acceptance": "draft.acceptance_rate",
+        }.items()
+    },
+}
+
+SHORTEST = 4  # signs that a shortened turn id has at least
+
 SELECT = f"""select id, thread_id, datetime_utc, model, response_json, parent_message_hash
 from turns where {HAS_RECEIPT}"""
 
@@ -117,21 +138,39 @@ def ensure_view(path: Path | str) -> bool:
     return True
 
 
-def runs(path: Path | str, n: int = 0, model: str | None = None) -> list[Logged]:
-    """The last `n` runs with a receipt (0: all) of `model` (None: any), oldest first.
+def runs(
+    path: Path | str,
+    n: int = 0,
+    model: str | None = None,
+    lane: str | None = None,
+    since: datetime | None = None,
+    sort: str = "time",
+) -> list[Logged]:
+    """The last `n` runs with a receipt (0: all), oldest first; `sort`, a key of SORTS: the `n`
+    highest, the highest last.
 
-    Empty where there is no database or llm has logged nothing in it. Makes the view where it
-    is missing. Raises LogError for a file that is not a database.
+    Of one `model` id, with the drafter kind `lane`, `since` a time; None: any. Empty where there
+    is no database or llm has logged nothing in it. Makes the view where it is missing. Raises
+    LogError for a file that is not a database.
     """
     with reading(path) as db:
         if db is None:
             return []
         rows = db.execute(
-            f"{SELECT} and (?1 is null or model = ?1) order by id desc limit ?2",
-            (model, min(n, MOST) or -1),
+            f"""{SELECT} and (?1 is null or model = ?1) and (?2 is null or datetime_utc >= ?2)
+            and (?3 is null or json_extract(response_json, '$.specdec.lane.kind') = ?3)
+            order by {SORTS[sort]} desc, id desc limit ?4""",
+            (model, since and since.astimezone(UTC).isoformat(), lane, min(n, MOST) or -1),
         ).fetchall()
     ensure_view(path)
     return [_logged(path, row) for row in reversed(rows)]
+
+
+def models(path: Path | str) -> list[str]:
+    """Model ids that have runs with a receipt."""
+    with reading(path) as db:
+        query = f"select distinct model from turns where {HAS_RECEIPT} order by model"
+        return [] if db is None else [row[0] for row in db.execute(query)]
 
 
 def acceptance(path: Path | str, pairing: str, n: int = 20) -> list[tuple[int, int]]:
@@ -166,6 +205,25 @@ def latest(path: Path | str, name: str) -> Logged | None:
             (name,),
         ).fetchone()
     return _logged(path, row) if row else None
+
+
+def turn(path: Path | str, shortened: str) -> Logged | None:
+    """The run whose turn id begins or ends so (ids of one day begin alike); None where none does.
+    An ellipsis at either end is no part of it. Raises UsageError where several do."""
+    text = shortened.strip("….").lower()
+    if len(text) < SHORTEST or not text.isalnum():
+        return None
+    with reading(path) as db:
+        query = f"{SELECT} and (id like ?1 || '%' or id like '%' || ?1) order by id"
+        rows = [] if db is None else db.execute(query, (text,)).fetchall()
+    if len(rows) > 1:
+        *some, last = [row[0] for row in rows[:5]]
+        more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+        raise UsageError(
+            f"{shortened!r} may be any of the turns {', '.join(some)} and {last}{more}: "
+            "give more of its id"
+        )
+    return _logged(path, rows[0]) if rows else None
 
 
 @contextmanager

@@ -45,6 +45,15 @@ def test_a_model_id_means_its_last_run(path):
     assert json.loads(compare("qwen", "qwen", "--json").stdout)["a"]["id"] == turn
 
 
+def test_turn_ids_may_be_shortened_and_an_unclear_one_names_the_candidates(path):
+    plain, drafted = baseline(path), log(path, "qwen")
+    result = compare(plain[-8:], f"{drafted[:-1]}…@decode", "--json")
+    assert [json.loads(result.stdout)[side]["id"] for side in "ab"] == [plain, drafted]
+    unclear = compare(plain[:6], drafted)
+    assert (unclear.exit_code, unclear.stdout) == (2, "")
+    assert plain in unclear.error and drafted in unclear.error
+
+
 def test_the_seeds_mix_up_exits_1_with_both_figures_of_both_runs(path):
     drafted, plain = log(path, "qwen"), baseline(path)
     result = compare(f"{drafted}@end-to-end", f"{plain}@decode")
