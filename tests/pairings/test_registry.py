@@ -6,6 +6,7 @@ import tomlkit
 
 from llm_specdec.errors import RegistryError, UsageError
 from llm_specdec.pairings import registry
+from llm_specdec.pairings.registry import reading
 
 WHOLE = """\
 # mine
@@ -113,6 +114,34 @@ def test_one_name_cannot_stand_for_two_pairings(path):
     assert "'b' already stands for pairing a" in found.problems["b"]
 
 
+def steps_of(work):
+    """Python's own steps in `work()`: unlike seconds, the same on every machine."""
+    count = 0
+
+    def step(frame, event, arg):
+        nonlocal count
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        count += event == "opcode"
+        return step
+
+    before = sys.gettrace()
+    sys.settrace(step)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("table", ['target = "t"', 'target = "t"\naliases = ["{}a"]', "target = 1"])
+def test_four_times_the_pairings_are_four_times_the_work(path, table):
+    def parse(n):
+        text = "".join(f"[pairings.p{i}]\n{table.format(f'p{i}')}\n" for i in range(n))
+        return steps_of(lambda: reading.parse(text, path))
+
+    assert parse(240) < 4.2 * parse(60)
+
+
 @pytest.mark.parametrize("text", ["[pairings", 'a = "', "pairings = 3", "x = 1", "\x00"])
 def test_a_file_that_cannot_be_read_says_where(path, text):
     with pytest.raises(RegistryError, match=r"specdec\.toml.*"):
@@ -191,6 +220,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from llm_specdec.pairings import registry
+from llm_specdec.pairings.registry import reading
 path, who = Path(sys.argv[1]), sys.argv[2]
 for i in range(15):
     with registry.edit(path) as document:

@@ -16,7 +16,6 @@ from llm_specdec.pairings.registry.pairings import (
     Profile,
     Registry,
     is_name,
-    names_in_use,
 )
 
 
@@ -34,11 +33,14 @@ def parse(text: str, path: Path) -> Registry:
         raise RegistryError(wrong.shown(path, text)) from None
     pairings: dict[str, Pairing] = {}
     problems: dict[str, str] = {}
+    taken: dict[str, str] = {}  # names and aliases → the pairing they stand for
     for name, table in tables.items():
         try:
-            pairings[name] = _pairing(name, table, text, names_in_use(pairings))
+            found = pairings[name] = _pairing(name, table, text, taken)
         except _Wrong as wrong:
             problems[name] = wrong.shown(path, text)
+        else:
+            taken |= dict.fromkeys((name, *found.aliases), name)
     return Registry(path, pairings, top.get("hide_helpers", True), problems, cache)
 
 
@@ -136,7 +138,7 @@ def _fields(
     return fields
 
 
-def _pairing(name: str, table: object, text: str, taken: dict[str, str]) -> Pairing:
+def _pairing(name: str, table: object, text: str, taken: Mapping[str, str]) -> Pairing:
     above = ("pairings", name)
     if not isinstance(table, dict):
         raise _Wrong(above, "must be a table")
