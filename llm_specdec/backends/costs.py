@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from llm_specdec.engine.session import Session
 
 
+LIMIT = 16 << 20  # bytes; those of one pairing are some thousand
 METHOD = 3  # counts up when `engine.measure` begins to mean something else
 
 
@@ -79,8 +80,8 @@ def _key(loaded: "Session", kv_bits: int | None) -> str:
 def _read(path: Path) -> dict[str, Any]:
     """Everything stored; nothing where the file is missing or not ours."""
     try:
-        stored = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
+        stored = json.loads(files.read(path, LIMIT))
+    except (OSError, ValueError, RecursionError):
         return {}
     return stored if isinstance(stored, dict) else {}
 

@@ -21,6 +21,7 @@ from typing import Any
 import sqlite_utils
 from sqlite_utils import Migrations
 
+from llm_specdec import files
 from llm_specdec.bench.machine import identity
 from llm_specdec.bench.rules import Case
 from llm_specdec.errors import LogError
@@ -103,9 +104,9 @@ class Store:
     def __init__(self, path: Path | None = None) -> None:
         path = path or default_path()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            files.make_private(path)
             self._db = sqlite_utils.Database(path)
-            path.chmod(0o600)
+            path.chmod(0o600)  # one of an older version, too
             migrations.apply(self._db)
         except (OSError, sqlite3.Error) as error:
             raise LogError(f"{path} cannot be used as the bench history: {error}") from error

@@ -220,7 +220,6 @@ WRITER = """
 import sys
 from pathlib import Path
 from llm_specdec.pairings import registry
-from llm_specdec.pairings.registry import reading
 path, who = Path(sys.argv[1]), sys.argv[2]
 for i in range(15):
     with registry.edit(path) as document:

@@ -17,6 +17,8 @@ from llm_specdec.pairings.registry.reading import parse
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
+LIMIT = 64 << 20  # bytes; a pairing with a long card has some ten thousand
+
 
 def default_path() -> Path:
     import llm
@@ -40,10 +42,12 @@ def load(path: Path | None = None) -> Registry:
 def _read(path: Path) -> str:
     """The text with its own line ends. Raises FileNotFoundError, RegistryError."""
     try:
-        return path.read_bytes().decode("utf-8")
+        return files.read(path, LIMIT).decode("utf-8")
     except FileNotFoundError:
         raise
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise RegistryError(f"{path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
         raise RegistryError(f"{path} cannot be read: {error}") from error
 
 
