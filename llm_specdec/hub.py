@@ -12,7 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from llm_specdec.checkpoint.files import CONFIG_LIMIT
 from llm_specdec.errors import HubError
+from llm_specdec.files import read
 
 # Everything a model needs to run. No Python files: code of a repository is never run.
 MODEL_FILES = (
@@ -24,6 +26,7 @@ MODEL_FILES = (
     "*.tiktoken",
     "README.md",
 )
+README_LIMIT = 4 << 20  # bytes; the largest known card has 1 MB
 CARD_FILES = ("README.md", "generation_config.json")
 REPO_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
@@ -111,15 +114,24 @@ def _read(folder: Path) -> dict[str, Any]:
     readme, config = (folder / name for name in CARD_FILES)
     try:
         return {
-            readme.name: readme.read_text("utf-8", "replace") if readme.is_file() else None,
-            config.name: _json(config) if config.is_file() else None,
+            readme.name: _text(readme, README_LIMIT),
+            config.name: _json(_text(config, CONFIG_LIMIT)),
         }
     except OSError as error:
         raise HubError(f"{error.filename} cannot be read ({error.strerror})") from error
 
 
-def _json(path: Path) -> Any:
-    text = path.read_text("utf-8", "replace")
+def _text(path: Path, limit: int) -> str | None:
+    """None where there is no such file. Raises OSError."""
+    try:
+        return read(path, limit).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return None
+
+
+def _json(text: str | None) -> Any:
+    if text is None:
+        return None
     try:
         return json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError):

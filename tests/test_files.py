@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -38,7 +39,7 @@ def test_what_is_made_is_private_whatever_the_umask(tmp_path, umask, bits):
 def test_no_link_is_written_through(tmp_path, monkeypatch):
     victim, path = tmp_path / "victim", tmp_path / "specdec.toml"
     victim.write_text("theirs")
-    monkeypatch.setattr(files.secrets, "token_hex", lambda n: "0" * 2 * n)
+    monkeypatch.setattr("secrets.token_hex", lambda n: "0" * 2 * n)
     planted = tmp_path / f".specdec.toml.{'0' * 16}"
     planted.symlink_to(victim)
     with pytest.raises(OSError):
@@ -88,16 +89,19 @@ def test_a_write_that_fails_leaves_the_old_file_alone(tmp_path, monkeypatch):
 
 def test_the_folder_is_synced_after_the_rename(tmp_path, monkeypatch):
     steps = []
-    rename, fsync = files.Path.replace, os.fsync
-    monkeypatch.setattr(files.Path, "replace", lambda a, b: (steps.append("rename"), rename(a, b)))
-    monkeypatch.setattr(
-        os,
-        "fsync",
-        lambda fd: (
-            steps.append("folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "file"),
-            fsync(fd),
-        ),
-    )
+    rename, fsync = Path.replace, os.fsync
+
+    def renamed(path, other):
+        steps.append("rename")
+        return rename(path, other)
+
+    def synced(descriptor):
+        folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        steps.append("folder" if folder else "file")
+        fsync(descriptor)
+
+    monkeypatch.setattr(Path, "replace", renamed)
+    monkeypatch.setattr(os, "fsync", synced)
     files.replace(tmp_path / "a", b"x")
     assert steps == ["file", "rename", "folder"]
 

@@ -160,7 +160,7 @@ def test_a_card_that_may_not_be_read_is_one_line(tmp_path, monkeypatch):
     def refuse(path, *_):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr(type(card), "read_text", refuse)
+    monkeypatch.setattr(hub, "read", refuse)
     with pytest.raises(HubError) as caught:
         hub.read_card(str(tmp_path))
     assert one_line(caught) == f"{card} cannot be read (Permission denied)"

@@ -6,10 +6,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from llm_specdec.checkpoint import caches, heads, weights
+from llm_specdec.checkpoint import agreement, caches, heads, weights
 from llm_specdec.checkpoint import tokenizer as tokenizers
 from llm_specdec.checkpoint.dflash import DFlash, read_dflash
-from llm_specdec.checkpoint.files import Tensor, check_config, read_config, read_json
+from llm_specdec.checkpoint.files import (
+    Tensor,
+    check_config,
+    read_config,
+    read_json,
+    unknown_shards,
+)
 from llm_specdec.checkpoint.kinds import KIND_WORDS, Kind, contents
 from llm_specdec.errors import CheckpointError
 
@@ -95,11 +101,14 @@ def read(folder: Path) -> Anatomy:
     config = read_config(path)
     text = _text_config(config)
     check_config(path, text)
+    _agree(path, agreement.counts(text, everything))
     head = heads.find(everything)
     tied = bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", False)))
     trunk = _trunk(everything, head, tied)
     dtype = weights.dtype(trunk or everything, text)
     model_type = str(config.get("model_type") or "")
+    if kind == "target" and _runnable(model_type) and model_type not in caches.OTHERWISE:
+        _agree(path, agreement.problem(config, text, trunk))
     found = _caches(kind, model_type, text, trunk, weights.element_bytes(dtype))
     layers = text.get("num_hidden_layers") or len(found or ())
     return Anatomy(
@@ -125,8 +134,13 @@ def read(folder: Path) -> Anatomy:
         pass_bytes=weights.pass_bytes(text, trunk, tied),
         output_bytes=weights.output_bytes(trunk, tied),
         dflash=read_dflash(path, config, everything) if kind == "dflash" else None,
-        notes=_notes(text, layers, found, everything),
+        notes=_notes(folder, text, layers, found, everything),
     )
+
+
+def _agree(path: Path, problem: str) -> None:
+    if problem:
+        raise CheckpointError(f"{path}: {problem}: take a whole build of one model")
 
 
 def _text_config(config: dict[str, Any]) -> dict[str, Any]:
@@ -184,6 +198,7 @@ def _own_code(config: dict[str, Any], folder: Path) -> str | None:
 
 
 def _notes(
+    folder: Path,
     text: dict[str, Any],
     layers: int,
     found: tuple[caches.CacheShape, ...] | None,
@@ -195,6 +210,11 @@ def _notes(
         notes.append("text alone is read: its image or audio part stays on disk")
     if found is not None and len(found) != layers:
         notes.append(f"the config says {layers} layers, the files hold {len(found)}")
+    if absent := unknown_shards(folder):
+        notes.append(
+            f"the index names {len(absent)} files that are not there (first {absent[0]}) "
+            "and is left aside: it is another build's"
+        )
     stray = {tensor.file.name for tensor in tensors.values() if not tensor.nbytes}
     if stray:
         notes.append(f"empty tensors in {', '.join(sorted(stray))}")

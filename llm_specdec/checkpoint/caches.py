@@ -6,7 +6,7 @@ is loaded, and `layers()` says so by returning None.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,12 @@ from llm_specdec.checkpoint.files import Tensor
 
 STEP = 256  # mlx-lm grows a KV cache in steps of so many tokens
 
-_LAYER = re.compile(r"(?:^|\.)(?:layers|mtp_layers|h|blocks)\.(\d+)\.(.+)$")
+_LAYER = re.compile(r"(?:^|\.)(?:layers|mtp_layers|h|blocks)\.(\d{1,9})\.(.+)$")
 _FUSED = re.compile(r"(?:^|\.)(qkv_proj|qkv|query_key_value|c_attn|Wqkv|wqkv)\.weight$")
 _RECURRENT = re.compile(r"(^|\.)(linear_attn|mamba|mixer|conv|rg_lru|ssm|temporal_block)\.")
 
 # Types whose layers keep something else than one cache of keys and values each.
-_OTHERWISE = {
+OTHERWISE = {
     "deepseek_v41", "iquestloopcoder", "llama4", "longcat_flash", "longcat_flash_ngram",
     "minimax_m3_vl", "nanbeige", "afm7",
 }  # fmt: skip
@@ -60,7 +60,7 @@ def layers(
     config: the text model's; tensors: the trunk's, without head and vision tower.
     """
     parts = _by_layer(tensors)
-    if not parts or model_type in _OTHERWISE:
+    if not parts or model_type in OTHERWISE:
         return None
     if model_type == "rwkv7":  # its k_proj feeds the recurrence
         return (CacheShape("recurrent", fixed_bytes=_rwkv_bytes(config, element_bytes)),) * (
@@ -86,6 +86,11 @@ def layers(
         else:
             found.append(CacheShape("none"))
     return tuple(found) if any(layer.kind != "none" for layer in found) else None
+
+
+def layers_of(tensors: Iterable[str]) -> set[int]:
+    """The numbers of the layers that tensors of these names belong to."""
+    return {int(match[1]) for name in tensors if (match := _LAYER.search(name))}
 
 
 def _by_layer(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:

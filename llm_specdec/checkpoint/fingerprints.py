@@ -4,7 +4,14 @@ import hashlib
 import json
 from pathlib import Path
 
-from llm_specdec.checkpoint.files import Tensor, read_tensors, sidecar_files, weight_files
+from llm_specdec import files
+from llm_specdec.checkpoint.files import (
+    TOKENIZER_LIMIT,
+    Tensor,
+    read_tensors,
+    sidecar_files,
+    weight_files,
+)
 from llm_specdec.errors import CheckpointError
 
 _SAMPLES = 2048  # tensors whose bytes a fingerprint samples, spread over the checkpoint
@@ -21,9 +28,8 @@ def fingerprint(folder: Path) -> str:
     digest = hashlib.sha256()
     for name in ("config.json", "tokenizer.json"):
         digest.update(name.encode() + _file_digest(folder / name))
-    files = [*weight_files(folder), *sidecar_files(folder)]
     tensors: list[Tensor] = []
-    for file in dict.fromkeys(files):
+    for file in dict.fromkeys([*weight_files(folder), *sidecar_files(folder)]):
         found = sorted(read_tensors([file]).values(), key=lambda tensor: tensor.start)
         header = [(t.name, t.dtype, t.shape, t.start, t.nbytes) for t in found]
         digest.update(json.dumps([file.name, file.stat().st_size, header]).encode())
@@ -35,14 +41,16 @@ def fingerprint(folder: Path) -> str:
 
 def _file_digest(path: Path) -> bytes:
     try:
-        return hashlib.sha256(path.read_bytes()).digest() if path.exists() else b""
+        return hashlib.sha256(files.read(path, TOKENIZER_LIMIT)).digest()
+    except FileNotFoundError:
+        return b""
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
 def _sample(tensor: Tensor) -> bytes:
     try:
-        with tensor.file.open("rb") as file:
+        with files.opened(tensor.file) as file:
             file.seek(tensor.start + max(tensor.nbytes - _SAMPLE_BYTES, 0) // 2)
             return file.read(min(_SAMPLE_BYTES, tensor.nbytes))
     except OSError as error:

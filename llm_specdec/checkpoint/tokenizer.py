@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_specdec.checkpoint.files import CONFIG_LIMIT, TOKENIZER_LIMIT, read_json
+from llm_specdec import files
+from llm_specdec.checkpoint.files import TEMPLATE_LIMIT, TOKENIZER_LIMIT, read_json
 from llm_specdec.errors import CheckpointError
 
 # Words in a chat template → the tool format, by mlx-lm's names for its tool parsers.
@@ -63,10 +64,9 @@ def chat_template(folder: Path) -> str:
     """The chat template's text, "" when there is none."""
     path = folder / "chat_template.jinja"
     try:
-        if path.is_file():
-            if path.stat().st_size > CONFIG_LIMIT:
-                raise CheckpointError(f"{path}: too large for a chat template")
-            return path.read_text("utf-8", errors="replace")
+        return files.read(path, TEMPLATE_LIMIT).decode("utf-8", "replace")
+    except FileNotFoundError:
+        pass
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from error
     for name in ("chat_template.json", "tokenizer_config.json"):
@@ -75,6 +75,11 @@ def chat_template(folder: Path) -> str:
             named = {str(t.get("name")): t.get("template") for t in found if isinstance(t, dict)}
             found = named.get("default") or next(iter(named.values()), "")
         if isinstance(found, str) and found:
+            if len(found) > TEMPLATE_LIMIT:
+                raise CheckpointError(
+                    f"{folder / name}: its chat template has {len(found):,} characters, "
+                    f"at most {TEMPLATE_LIMIT:,} are read"
+                )
             return found
     return ""
 

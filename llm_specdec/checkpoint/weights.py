@@ -1,6 +1,7 @@
 """Precision, parameters and bytes of a checkpoint's tensors."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,16 +80,29 @@ def _settings(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _packing(
-    module: str, tensors: dict[str, Tensor], settings: dict[str, Any]
+    module: str, tensors: Mapping[str, Tensor], settings: dict[str, Any]
 ) -> tuple[int, int] | None:
     """(bits, group size) of one packed matrix: 32 × words ÷ (scales × group size)."""
-    weight, scales = tensors.get(f"{module}.weight"), tensors[f"{module}.scales"]
-    if weight is None or weight.dtype != "U32" or not weight.shape or not scales.shape:
+    weight, scales = tensors.get(f"{module}.weight"), tensors.get(f"{module}.scales")
+    if (
+        weight is None
+        or scales is None
+        or weight.dtype != "U32"
+        or not weight.shape
+        or not scales.shape
+    ):
         return None
     own = settings.get(module)
     size = own.get("group_size") if isinstance(own, dict) else settings.get("group_size")
     group = size if isinstance(size, int) and size > 0 else 64
     return 32 * weight.shape[-1] // max(scales.shape[-1] * group, 1), group
+
+
+def columns(name: str, tensors: Mapping[str, Tensor], config: dict[str, Any]) -> int:
+    """Columns of a matrix as the model has them, whatever they are packed in."""
+    last = tensors[name].shape[-1] if tensors[name].shape else 0
+    packing = _packing(name.removesuffix(".weight"), tensors, _settings(config))
+    return 32 * last // max(packing[0], 1) if packing else last
 
 
 def _is_foreign(name: str) -> bool:

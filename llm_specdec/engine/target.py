@@ -116,7 +116,14 @@ def load(folder: Path, bits: int | None = None, group_size: int = 64) -> Target:
         model, config = load_model(folder, get_model_classes=_without(_head_tensors(folder)))
     except FileNotFoundError as error:
         raise CheckpointError(f"{folder} holds no model that can be loaded: {error}") from error
-    except (ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        RuntimeError,
+        ArithmeticError,
+    ) as error:
         # A config that lacks a field raises what it likes; a message may list every tensor.
         said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         why = textwrap.shorten(said, 300, placeholder=" …")
@@ -165,14 +172,11 @@ def context_of(folder: Path) -> int:
 
     Raises: CheckpointError.
     """
-    try:
-        return _context(load_config(folder))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder}: its config cannot be read: {error}") from error
+    return _context(files.read_config(folder / "config.json"))
 
 
 def _context(config: dict[str, Any]) -> int:
-    return int(config.get("text_config", config).get("max_position_embeddings", 1 << 17))
+    return int((config.get("text_config") or config).get("max_position_embeddings", 1 << 17))
 
 
 @functools.cache
@@ -181,8 +185,11 @@ def tokenizer_of(folder: Path) -> Any:
 
     Raises: CheckpointError.
     """
+    files.check_folder(folder)
+    files.read_config(folder / "config.json")
     try:
         config = load_config(folder)
         return load_tokenizer(folder, eos_token_ids=config.get("eos_token_id"))
     except Exception as error:  # transformers and tokenizers raise what they like
-        raise CheckpointError(f"{folder}: its tokenizer does not load: {error}") from error
+        why = textwrap.shorten(str(error), 300, placeholder=" …")
+        raise CheckpointError(f"{folder}: its tokenizer does not load: {why}") from error

@@ -229,7 +229,9 @@ def unreadable(folder):
 
 
 def lost_shard(folder):
-    index = {"weight_map": {"a": "model-00001-of-00002.safetensors"}}
+    shards = [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
+    (folder / "model.safetensors").rename(folder / shards[0])
+    index = {"weight_map": {"model.norm.weight": shards[0], "lm_head.weight": shards[1]}}
     write_json(folder / "model.safetensors.index.json", index)
 
 
