@@ -88,7 +88,7 @@ def logs_command(
     database: Path | None,
     as_json: bool,
 ) -> None:
-    """Rates and phases of the last runs, newest last, from llm's log.
+    """Show rates and phases of the last runs, newest last, from llm's log.
 
     Decode rate is tokens over the time after the first token; the end-to-end rate
     counts prefill too, and neither counts loading. Each line ends with model and turn id.
