@@ -224,7 +224,7 @@ def test_an_interrupt_keeps_and_logs_what_was_said(pairings):
     said = process.stdout.read(20)  # the first words are out
     process.send_signal(signal.SIGINT)
     rest, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
+    assert process.returncode == 130, errors
     (receipt,) = receipts(pairings)
     assert receipt["finish_reason"] == "interrupted"
     assert receipt["tokens"]["completion"] > 0

@@ -22,9 +22,7 @@ GREEDY = [part for name, value in OPTIONS.items() for part in ("-o", name, str(v
 
 
 @pytest.fixture
-def shell(pairings, monkeypatch):  # noqa: F811
-    monkeypatch.delenv("LLM_RAISE_ERRORS")
-
+def shell(pairings):  # noqa: F811
     def run(*arguments):
         return CliRunner().invoke(cli, ["prompt", *arguments])
 
