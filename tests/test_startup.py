@@ -34,3 +34,14 @@ def imported_by(tmp_path, *arguments):
 def test_help_imports_nothing_heavy(tmp_path):
     for arguments in (["--help"], ["models"], ["specdec", "--help"]):
         assert imported_by(tmp_path, *arguments) == [], arguments
+
+
+def test_what_asks_a_backend_imports_nothing_heavy():
+    """The engine comes with `backends.local`, once something runs in this process."""
+    program = f"""
+import sys
+import llm_specdec.adapter.models, llm_specdec.backends.notices, llm_specdec.bench.command
+print([name for name in {HEAVY!r} if name in sys.modules])
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (run.stdout, run.stderr) == ("[]\n", "")

@@ -7,8 +7,8 @@ from typing import Any
 from llm_specdec import hub
 from llm_specdec.bench import machine, prompts, sessions
 from llm_specdec.bench.rules import Case
-from llm_specdec.bench.runs import Plan, Progress, perform
-from llm_specdec.bench.sessions import Config, Sessions
+from llm_specdec.bench.runs import Progress, Schedule, perform
+from llm_specdec.bench.sessions import Configuration, Sessions
 from llm_specdec.bench.store import Asked, Store
 from llm_specdec.checkpoint import fingerprint, read
 from llm_specdec.errors import ContextError, UsageError
@@ -27,23 +27,23 @@ def bench(model: str, options: Mapping[str, Any], tell: Callable[[str], None]) -
     configs = _configs(known, model, options)
     store = Store()
     tell(f"loading {pairing.name}")
-    engine = Sessions(configs, options["max_tokens"], keeps=options["warm"])
-    found = _prompts(engine, options)
+    runner = Sessions(configs, options["max_tokens"], keeps=options["warm"])
+    found = _prompts(runner, options)
     mode = "warm" if options["warm"] else "lanes" if options["lanes"] else "cold"
-    plan = Plan(
+    schedule = Schedule(
         asked=Asked(pairing.name, profile, options["against"], mode, options["gate"]),
         configs=[config.name for config in configs],
         prompts=found,
         runs=options["runs"],
         conditions=_conditions(configs, found, options),
     )
-    result = perform(plan, engine, store, Progress(tell, plan.steps))
+    result = perform(schedule, runner, store, Progress(tell, schedule.steps))
     if options["against"] == "none" and (concerned := _concerned(known, pairing, result)):
         _apply(concerned, result)
     return result
 
 
-def _configs(known: Registry, model: str, options: Mapping[str, Any]) -> list[Config]:
+def _configs(known: Registry, model: str, options: Mapping[str, Any]) -> list[Configuration]:
     """The baseline first. Raises UsageError where there are no two of one target."""
     pairing, profile = known.find(model)
     if options["lanes"]:
@@ -92,34 +92,36 @@ def has_head(pairing: Pairing) -> bool:
     return read(hub.locate(pairing.target, offline=True)).head is not None
 
 
-def _prompts(engine: Sessions, options: Mapping[str, Any]) -> dict[Case, Sequence[int]]:
+def _prompts(runner: Sessions, options: Mapping[str, Any]) -> dict[Case, Sequence[int]]:
     if options["prompt_file"]:
         texts = prompts.from_file(options["prompt_file"])
-        encoded = {name: engine.encode(text) for name, text in texts}
+        encoded = {name: runner.encode(text) for name, text in texts}
         for name, ids in encoded.items():
-            _check_room(engine, name, len(ids), options["max_tokens"])
+            _check_room(runner, name, len(ids), options["max_tokens"])
         return {Case(name, len(ids)): ids for name, ids in encoded.items()}
     contexts = options["contexts"] or (prompts.DEFAULT_TOKENS,)
     # Before a text is made for it: one of a million tokens takes minutes.
-    _check_room(engine, "--context", max(contexts), options["max_tokens"])
+    _check_room(runner, "--context", max(contexts), options["max_tokens"])
     return {
-        Case(text, context): prompts.built_in(text, context, engine.encode)
+        Case(text, context): prompts.built_in(text, context, runner.encode)
         for context in sorted(set(contexts))
         for text in options["texts"] or prompts.CLASSES
     }
 
 
-def _check_room(engine: Sessions, what: str, tokens: int, max_tokens: int) -> None:
+def _check_room(runner: Sessions, what: str, tokens: int, max_tokens: int) -> None:
     """Raises ContextError for a prompt whose answer would not fit into the context."""
-    if tokens + max_tokens > engine.context:
+    if tokens + max_tokens > runner.context:
         raise ContextError(
             f"{what}: {tokens} prompt tokens and {max_tokens} new ones are more than "
-            f"the context of {engine.context}: lower --context or --max-tokens"
+            f"the context of {runner.context}: lower --context or --max-tokens"
         )
 
 
 def _conditions(
-    configs: Sequence[Config], found: Mapping[Case, Sequence[int]], options: Mapping[str, Any]
+    configs: Sequence[Configuration],
+    found: Mapping[Case, Sequence[int]],
+    options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """All that someone else needs to repeat the bench."""
     return {
@@ -137,15 +139,15 @@ def _conditions(
     }
 
 
-def _all_models(configs: Sequence[Config]) -> dict[str, Any]:
+def _all_models(configs: Sequence[Configuration]) -> dict[str, Any]:
     """`models` of every configuration; where there are several drafters, each under its name."""
     drafters = {
-        config.name.partition(":")[0]: config.setup.pairing
+        config.name.partition(":")[0]: config.pairing
         for config in configs
-        if config.setup.lane.kind in registry.KINDS
+        if config.lane.kind in registry.KINDS
     }
     if len({pairing.drafter for pairing in drafters.values()}) < 2:
-        return models(next(iter(drafters.values()), configs[-1].setup.pairing))
+        return models(next(iter(drafters.values()), configs[-1].pairing))
     found = {name: models(pairing) for name, pairing in drafters.items()}
     target = next(iter(found.values()))["target"]
     return {

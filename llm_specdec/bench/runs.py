@@ -1,6 +1,6 @@
-"""A bench from plan to stored verdict: parity first, then interleaved runs.
+"""A bench from schedule to stored verdict: parity first, then interleaved runs.
 
-The engine is reached through the protocol `Engine`; tests script it.
+Models are reached through the protocol `Runner`; tests script it.
 """
 
 import time
@@ -17,7 +17,7 @@ from llm_specdec.errors import UnsupportedError
 from llm_specdec.receipts.payload import sha256_of
 
 
-class Engine(Protocol):
+class Runner(Protocol):
     """Runs configurations by name; every run is cold unless it says otherwise."""
 
     @property
@@ -29,7 +29,7 @@ class Engine(Protocol):
         """Completion ids at temperature 0, the first run of a configuration its warm-up."""
         ...
 
-    def timed(self, config: str, prompt: Sequence[int], number: int, warm: bool) -> receipts.Run:
+    def timed(self, config: str, prompt: Sequence[int], number: int, warm: bool) -> receipts.Result:
         """One measured run with the configuration's own settings; `number` seeds it. Warm:
         as much of the prompt as can be comes from the prefix cache."""
         ...
@@ -40,7 +40,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True)
-class Plan:
+class Schedule:
     """What to run. The first of `configs` is the baseline A; `prompts` holds token ids."""
 
     asked: Asked
@@ -77,38 +77,40 @@ class Progress:
         self._tell(f"{self._done}/{self._steps} {text}{left}")
 
 
-def perform(plan: Plan, engine: Engine, store: Store, progress: Progress) -> dict[str, Any]:
-    """Run the plan and store it; returns the bench as `results.assemble` gives it.
+def perform(schedule: Schedule, runner: Runner, store: Store, progress: Progress) -> dict[str, Any]:
+    """Run the schedule and store it; returns the bench as `results.assemble` gives it.
 
     Ctrl-C ends it early: what ran stays, marked partial, and decides nothing.
     """
-    bench = store.begin(plan.asked, plan.conditions)
+    bench = store.begin(schedule.asked, schedule.conditions)
     partial = False
     try:
-        if _parities(plan, engine, store, bench, progress):
-            _runs(plan, engine, store, bench, progress)
+        if _parities(schedule, runner, store, bench, progress):
+            _runs(schedule, runner, store, bench, progress)
     except KeyboardInterrupt:
         partial = True
     found = assemble(store.bench(bench))
-    store.finish(bench, _verdict(plan, found, partial), partial)
+    store.finish(bench, _verdict(schedule, found, partial), partial)
     return assemble(store.bench(bench))
 
 
-def _parities(plan: Plan, engine: Engine, store: Store, bench: int, progress: Progress) -> bool:
+def _parities(
+    schedule: Schedule, runner: Runner, store: Store, bench: int, progress: Progress
+) -> bool:
     """Greedy outputs of every configuration against the baseline's; False at the first that
     is broken. These runs warm everything up as well."""
-    baseline, *others = plan.configs
-    for case, prompt in plan.prompts.items():
+    baseline, *others = schedule.configs
+    for case, prompt in schedule.prompts.items():
         progress.step(f"parity, {_named(case)}, {baseline}")
-        own = engine.greedy(baseline, prompt)
+        own = runner.greedy(baseline, prompt)
 
         def gap(position: int, prompt: Sequence[int] = prompt, own: list[int] = own) -> float:
-            return engine.gap(prompt, own[:position])
+            return runner.gap(prompt, own[:position])
 
         for config in others:
             progress.step(f"parity, {_named(case)}, {config}")
-            other = engine.greedy(config, prompt)
-            found = rules.parity(own, other, gap, engine.dtype)
+            other = runner.greedy(config, prompt)
+            found = rules.parity(own, other, gap, runner.dtype)
             hashes = {"sha256_a": sha256_of(own), "sha256_b": sha256_of(other)}
             store.add_parity(bench, config, case, found | hashes)
             if found["status"] == "broken":
@@ -116,12 +118,12 @@ def _parities(plan: Plan, engine: Engine, store: Store, bench: int, progress: Pr
     return True
 
 
-def _runs(plan: Plan, engine: Engine, store: Store, bench: int, progress: Progress) -> None:
-    for case, prompt in plan.prompts.items():
-        for number, config, warm in _order(plan):
-            heat = "" if warm or not plan.warm else "cold, "
+def _runs(schedule: Schedule, runner: Runner, store: Store, bench: int, progress: Progress) -> None:
+    for case, prompt in schedule.prompts.items():
+        for number, config, warm in _order(schedule):
+            heat = "" if warm or not schedule.warm else "cold, "
             progress.step(f"{heat}run {number + 1}, {_named(case)}, {config}")
-            run = engine.timed(config, prompt, number, warm)
+            run = runner.timed(config, prompt, number, warm)
             if warm and not run.cached_tokens:
                 raise UnsupportedError(
                     f"the prefix cache gave {config} nothing for this prompt: bench it cold"
@@ -129,30 +131,30 @@ def _runs(plan: Plan, engine: Engine, store: Store, bench: int, progress: Progre
             store.add_run(bench, config, case, number, warm, receipts.payload(run))
 
 
-def _order(plan: Plan) -> Iterator[tuple[int, str, bool]]:
+def _order(schedule: Schedule) -> Iterator[tuple[int, str, bool]]:
     """(round, configuration, warm); a warm bench begins with one cold run of each, which
     fills the cache and shows what it saves."""
-    if plan.warm:
-        yield from ((0, config, False) for config in plan.configs)
-    for number, config in rules.interleaved(plan.configs, plan.runs):
-        yield number, config, plan.warm
+    if schedule.warm:
+        yield from ((0, config, False) for config in schedule.configs)
+    for number, config in rules.interleaved(schedule.configs, schedule.runs):
+        yield number, config, schedule.warm
 
 
-def _verdict(plan: Plan, found: Mapping[str, Any], partial: bool) -> dict[str, Any]:
+def _verdict(schedule: Schedule, found: Mapping[str, Any], partial: bool) -> dict[str, Any]:
     statuses = [
         config["parity"]["status"]
         for case in found["cases"]
         for config in case["configs"]
         if config["parity"]
     ]
-    if plan.asked.mode == "cold" or "broken" in statuses:
-        gains = rules.gains_of(found["cases"], plan.configs[-1])
-        doubts = rules.doubts_of(found["cases"], plan.configs[-1])
-        return rules.verdict(gains, statuses, plan.asked.gate_pct, partial, doubts)
+    if schedule.asked.mode == "cold" or "broken" in statuses:
+        gains = rules.gains_of(found["cases"], schedule.configs[-1])
+        doubts = rules.doubts_of(found["cases"], schedule.configs[-1])
+        return rules.verdict(gains, statuses, schedule.asked.gate_pct, partial, doubts)
     if partial:
         return {"status": "undecided", "reasons": [rules.INTERRUPTED]}
-    if plan.asked.mode == "lanes":
-        return rules.best(found["cases"], plan.configs)
+    if schedule.asked.mode == "lanes":
+        return rules.best(found["cases"], schedule.configs)
     return {"status": "undecided", "reasons": ["warm runs decide nothing"]}
 
 

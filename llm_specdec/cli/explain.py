@@ -7,7 +7,7 @@ import click
 
 from llm_specdec import settings
 from llm_specdec.adapter.options import stored_options
-from llm_specdec.backends.setup import Setup
+from llm_specdec.backends import lane_of
 from llm_specdec.cli.output import json_option, print_json, show_value, table, warn
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import Pairing
@@ -44,7 +44,7 @@ def explain_command(model_id: str, options: tuple[tuple[str, str], ...], as_json
     pairing, profile = registry.load().find(model_id)
     own_id = pairing.name if "/" not in model_id else f"{pairing.name}/{profile}"
     resolution = settings.resolve(pairing, profile, stored_options(own_id), dict(options), own_id)
-    lane = Setup(pairing, profile, resolution).lane
+    lane = lane_of(pairing, resolution)
     undecided = _undecided(pairing, resolution)
     if as_json:
         data = {

@@ -65,13 +65,14 @@ def show_head(head: dict[str, Any]) -> str:
 
 def _show_costs(pairing: Pairing, anew: bool, as_json: bool) -> None:
     """Milliseconds of a verify pass and of a draft, at a short and a long context."""
-    from llm_specdec.backends import setup
+    from llm_specdec.backends import local, plan
+    from llm_specdec.backends.notices import shown
 
-    ready = setup.Setup(pairing, None, settings.resolve(pairing))
-    weights = ready.weights()
-    ready.admit(weights, 0)
-    found = ready.costs(
-        setup.load(weights), tell=lambda text: click.echo(text, err=True), anew=anew
+    ready = plan(pairing, None, settings.resolve(pairing))
+    local.admit(ready, 0)
+    session = shown(local.load(ready))
+    found = shown(
+        local.round_costs(ready, session, anew), tell=lambda text: click.echo(text, err=True)
     )
     if found is None:
         raise UsageError(f"{pairing.name} has no costs to show: it does not adapt its draft length")

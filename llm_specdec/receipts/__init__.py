@@ -1,7 +1,7 @@
 """What a run logs, and how it is read back: payload, log line, SQL view, comparison."""
 
 from llm_specdec.receipts.compare import Side, compare
-from llm_specdec.receipts.payload import Lane, Run, line, payload
+from llm_specdec.receipts.payload import Lane, Result, line, payload
 from llm_specdec.receipts.stats import stats
 from llm_specdec.receipts.store import (
     SORTS,
@@ -19,7 +19,7 @@ __all__ = [
     "SORTS",
     "Lane",
     "Logged",
-    "Run",
+    "Result",
     "Side",
     "Warm",
     "acceptance",

@@ -23,7 +23,7 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Run:
+class Result:
     """Everything measured of one run. Times in milliseconds; wall and TTFT start once the
     weights are in memory.
 
@@ -31,7 +31,7 @@ class Run:
     draft token at position i was accepted, by_source[who] (rounds, drafted, accepted) by who
     proposed: lookup replaces a drafter where a match is long. `phases_ms` may leave phases
     out; `other` is worked out. `sync_every` is the N of "one round in N is synchronised" (0:
-    none is).
+    none is). `constraint` is what a schema came to.
     """
 
     version: str
@@ -57,9 +57,10 @@ class Run:
     deviations: Sequence[Any] = ()
     peak_memory_bytes: int | None = None
     reasoning_tokens: int = 0  # of the completion
+    constraint: Mapping[str, Any] | None = None
 
 
-def payload(run: Run) -> dict[str, Any]:
+def payload(run: Result) -> dict[str, Any]:
     """The receipt as llm logs it under "specdec": finite plain values only.
 
     Units: keys say them (_ms, _tps tokens a second, _bytes); acceptance_rate is accepted ÷
@@ -110,6 +111,7 @@ def payload(run: Run) -> dict[str, Any]:
             "longest_repeated_6gram": longest_repeated_6gram(run.completion_ids),
             "finish_reason": run.finish_reason,
             "peak_memory_bytes": run.peak_memory_bytes,
+            **({"constraint": run.constraint} if run.constraint else {}),
         }
     )
     return receipt
@@ -144,7 +146,7 @@ def longest_repeated_6gram(token_ids: Sequence[int]) -> int:
     return max(grams.values(), default=0)
 
 
-def _phases(run: Run) -> dict[str, float]:
+def _phases(run: Result) -> dict[str, float]:
     """All phases, `other` closing the sum to the wall time.
 
     The split of a round is extrapolated from synchronised rounds and can overshoot what the

@@ -7,7 +7,7 @@ import sys
 import llm
 import pytest
 
-from llm_specdec.adapter import answer
+from llm_specdec.backends.local import loading
 from llm_specdec.console import notices
 from llm_specdec.engine.hardware import blas
 from tests.support import chains
@@ -47,10 +47,10 @@ def test_what_is_no_utf_8_is_refused(chain):
 
 @pytest.mark.parametrize("size", [8192, 1_000_000])
 def test_a_prompt_beyond_the_context_is_refused_before_weights_are_loaded(chain, monkeypatch, size):
-    def load(weights):
+    def load(plan):
         raise AssertionError("loaded")
 
-    monkeypatch.setattr(answer, "load", load)
+    monkeypatch.setattr(loading, "load", load)
     with pytest.raises(llm.ModelError, match=r"has \d+ tokens, the context of chain 8192: shorten"):
         llm.get_model("chain").prompt("x" * size).text()
 

@@ -17,10 +17,8 @@ WITH_PENALTY = Profile({"repetition_penalty": 1.15, "temperature": 0.7})
 def test_the_baseline_is_the_target_alone_under_the_same_settings():
     pairing = dataclasses.replace(PAIRING, profiles={"hot": WITH_PENALTY})
     alone, own = sessions.alone(pairing, "hot"), sessions.config("p/hot", pairing, "hot")
-    assert (alone.setup.lane.kind, own.setup.lane.kind) == ("none", "model")
-    differing = {
-        name for name, value in own.setup.values.items() if alone.setup.values[name] != value
-    }
+    assert (alone.lane.kind, own.lane.kind) == ("none", "model")
+    differing = {name for name, value in own.values.items() if alone.values[name] != value}
     assert differing == {"draft"}
 
 
@@ -28,8 +26,8 @@ def test_lanes_share_the_settings_of_the_first_pairing():
     pairing = dataclasses.replace(PAIRING, settings={"top_k": 5})
     other = Pairing("q", TARGET, "b/drafter", "dflash", drafter_bits=4, settings={"top_k": 9})
     found = sessions.lanes([pairing, other], None)
-    assert {config.setup.values["top_k"] for config in found} == {5}
-    last = found[-1].setup.pairing
+    assert {config.values["top_k"] for config in found} == {5}
+    last = found[-1].pairing
     assert (last.kind, last.drafter, last.drafter_bits) == ("dflash", "b/drafter", 4)
 
 

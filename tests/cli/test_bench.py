@@ -132,7 +132,7 @@ def test_a_disabled_pairing_drafts_in_its_bench(user, engine):
     with registry.change("qwen") as table:
         table["enabled"] = False
     run(engine, GOOD)
-    assert [config.setup.lane.kind for config in engine.configs] == ["none", "dflash"]
+    assert [config.lane.kind for config in engine.configs] == ["none", "dflash"]
     assert registry.load().pairing("qwen").enabled
 
 
@@ -184,7 +184,7 @@ def test_lanes_try_every_drafter_of_the_target_at_every_length(user, engine, mon
     result = bench("qwen", "--lanes", "--class", "code", "--runs", "1")
     assert result.exit_code == 0
     assert [config.name for config in engine.configs] == ["none", *names]
-    lengths = {config.setup.values["draft_tokens"] for config in engine.configs}
+    lengths = {config.values["draft_tokens"] for config in engine.configs}
     assert lengths == {1, 2, 4, 8, "auto"}
     assert "use lookup:4: +30.0% decode" in result.stdout
     assert registry.load().pairing("qwen").enabled

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from llm_specdec.backends import costs, setup
+from llm_specdec.backends import local
+from llm_specdec.backends.local import costs
 from llm_specdec.engine.costs import Costs
 from tests.support.command_line import specdec, write_registry
 
@@ -18,19 +19,22 @@ MEASURED = Costs(
 @pytest.fixture
 def measured(monkeypatch):
     write_registry(
-        '[pairings.small]\ntarget = "."\ndrafter = "./d"\nkind = "model"\n'
+        '[pairings.small]\ntarget = "."\ndrafter = "."\nkind = "model"\n'
         '[pairings.plain]\ntarget = "."\n'
     )
     asked = []
 
-    def costs_for(loaded, kv_bits, tell, anew, measure):
+    def load(plan):
+        yield from ()
+
+    def found(anew):
         asked.append(anew)
         return MEASURED
 
-    monkeypatch.setattr(costs, "costs_for", costs_for)
-    monkeypatch.setattr(setup.Setup, "weights", lambda self: None)
-    monkeypatch.setattr(setup.Setup, "admit", lambda self, weights, tokens: None)
-    monkeypatch.setattr(setup, "load", lambda weights: None)
+    monkeypatch.setattr(costs, "stored", lambda session, kv_bits: found(False))
+    monkeypatch.setattr(costs, "measured", lambda session, kv_bits: found(True))
+    monkeypatch.setattr(local, "admit", lambda plan, tokens: None)
+    monkeypatch.setattr(local, "load", load)
     return asked
 
 

@@ -4,10 +4,10 @@ import dataclasses
 
 import llm
 
-from llm_specdec.receipts import Lane, Run, payload
+from llm_specdec.receipts import Lane, Result, payload
 
 # The founding note's run: 181 tokens, 16.03 s, of which 10.97 s prefill.
-SEED = Run(
+SEED = Result(
     version="0.1.0",
     pairing="qwen",
     profile=None,

@@ -1,8 +1,8 @@
 """An engine whose runs are written down beforehand, and a plan for it."""
 
 from llm_specdec.bench.rules import Case
-from llm_specdec.bench.runs import Plan, Progress
-from llm_specdec.bench.sessions import Config
+from llm_specdec.bench.runs import Progress, Schedule
+from llm_specdec.bench.sessions import Configuration
 from llm_specdec.bench.store import Asked
 from llm_specdec.receipts import Lane
 from tests.support.receipts import run
@@ -46,7 +46,7 @@ class Scripted:
         self.outputs, self.gaps = outputs or {}, gaps
         self.left = interrupt_after
         self.calls: list[tuple[object, ...]] = []
-        self.configs: list[Config] = []
+        self.configs: list[Configuration] = []
 
     def encode(self, text):
         return list(text.encode()[::3])
@@ -88,7 +88,7 @@ def plan(contexts=(2150,), configs=("none", "qwen"), mode="cold", runs=3, gate=1
     }  # fmt: skip
     asked = Asked("qwen", None, "none", mode, gate)
     prompts = {case: [0] * case.context for case in cases}
-    return Plan(asked, configs, prompts, runs, conditions)
+    return Schedule(asked, configs, prompts, runs, conditions)
 
 
 def progress(steps=10, clock=None):

@@ -5,64 +5,51 @@ clock; `llm specdec show NAME --recalibrate` measures anew.
 """
 
 import json
-from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import llm
 
 from llm_specdec import checkpoint, files
-
-if TYPE_CHECKING:
-    from llm_specdec.engine.costs import Costs
-    from llm_specdec.engine.session import Session
-
+from llm_specdec.engine.costs import Costs
+from llm_specdec.engine.hardware import device
+from llm_specdec.engine.session import Session
 
 LIMIT = 16 << 20  # bytes; those of one pairing are some thousand
 METHOD = 3  # counts up when `engine.measure` begins to mean something else
 
 
 def default_path() -> Path:
-    import llm
-
     return Path(llm.user_dir(), "specdec", "costs.json")
 
 
-def costs_for(
-    loaded: "Session",
-    kv_bits: int | None = None,
-    path: Path | None = None,
-    anew: bool = False,
-    measure: bool = True,
-    tell: Callable[[str], None] = lambda text: None,
-) -> "Costs | None":
-    """The stored costs of this session's weights on this machine, measured where there are
-    none, which takes a few seconds; None where measuring failed or is not asked for."""
-    from llm_specdec.engine.costs import Costs
-
-    path = path or default_path()
-    key = _key(loaded, kv_bits)
-    stored = _read(path).get(key)
-    if stored is not None and not anew:
-        try:
-            return Costs.from_json(stored)
-        except (KeyError, TypeError, ValueError):
-            pass  # not as we write it: measure again
-    if not measure:
+def stored(session: Session, kv_bits: int | None = None, path: Path | None = None) -> Costs | None:
+    """What is stored for this session's weights on this machine."""
+    found = _read(path or default_path()).get(_key(session, kv_bits))
+    if found is None:
         return None
-    tell("measuring what drafts cost on this machine, once …")
     try:
-        measured = loaded.costs(kv_bits)
+        return Costs.from_json(found)
+    except (KeyError, TypeError, ValueError):
+        return None  # not as we write it
+
+
+def measured(
+    session: Session, kv_bits: int | None = None, path: Path | None = None
+) -> Costs | None:
+    """Measure, which takes a few seconds, and store; None where that failed."""
+    try:
+        found = session.costs(kv_bits)
     except (RuntimeError, ValueError):  # mlx: out of memory, an operation the device lacks
         return None
-    _write(path, key, measured.as_json())
-    return measured
+    _write(path or default_path(), _key(session, kv_bits), found.as_json())
+    return found
 
 
-def _key(loaded: "Session", kv_bits: int | None) -> str:
+def _key(session: Session, kv_bits: int | None) -> str:
     """What the costs depend on: how they are measured, device, mlx, weights, precision."""
-    from llm_specdec.engine.hardware import device
-
-    weights = loaded.weights
+    weights = session.weights
     parts = {
         "method": METHOD,
         "device": device.name(),
@@ -72,7 +59,7 @@ def _key(loaded: "Session", kv_bits: int | None) -> str:
         "drafter": checkpoint.fingerprint(weights.drafter) if weights.drafter else None,
         "drafter_bits": weights.drafter_bits,
         "kv_bits": kv_bits,
-        "longest": loaded.longest,
+        "longest": session.longest,
     }
     return " ".join(f"{name}={value}" for name, value in parts.items() if value is not None)
 

@@ -1,0 +1,79 @@
+"""What a run needs in memory. Generators yield what the user is told meanwhile."""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+from llm_specdec import memory
+from llm_specdec.backends.events import Notice
+from llm_specdec.backends.local import costs
+from llm_specdec.backends.planning import Plan
+from llm_specdec.engine import session
+from llm_specdec.engine.costs import Costs
+from llm_specdec.engine.hardware import blas
+from llm_specdec.engine.hardware.device import memory_in_use
+from llm_specdec.engine.session import Session, Weights
+from llm_specdec.prefix_cache import process
+from llm_specdec.prefix_cache.lookup import PrefixCache
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a run goes by, in memory."""
+
+    session: Session
+    costs: Costs | None = None
+    prefix_cache: PrefixCache | None = None
+
+
+def admit(plan: Plan, tokens: int) -> None:
+    """Raises ResourceError where a run of `tokens` in all would not fit into memory."""
+    memory.admit(
+        Path(plan.target),
+        Path(plan.drafter) if plan.drafter else None,
+        tokens,
+        kv_bits=plan.settings["kv_bits"],
+        drafter_bits=plan.drafter_bits,
+        drafter_group_size=plan.drafter_group_size,
+        head=plan.lane.kind == "mtp",
+        resident=memory_in_use(),
+    )
+
+
+def load(plan: Plan) -> Generator[Notice, None, Session]:
+    """The weights, loaded once a process, and a notice of a BLAS that the user named and that
+    is not used. Raises CheckpointError, UnsupportedError, PairingError."""
+    if why := blas.unused():
+        yield Notice("warning", why)
+    return session.load(
+        Weights(
+            target=Path(plan.target),
+            kind=plan.lane.kind,
+            drafter=Path(plan.drafter) if plan.drafter else None,
+            drafter_bits=plan.drafter_bits,
+            drafter_group_size=plan.drafter_group_size,
+            reads=plan.reads,
+        )
+    )
+
+
+def round_costs(
+    plan: Plan, session: Session, anew: bool = False
+) -> Generator[Notice, None, Costs | None]:
+    """What rounds cost here, as far as the plan asks for it; `anew`: measured in any case."""
+    if plan.costs == "none":
+        return None
+    kv_bits = plan.settings["kv_bits"]
+    stored = None if anew else costs.stored(session, kv_bits)
+    if stored or not (anew or plan.costs == "measured"):
+        return stored
+    yield Notice("progress", "measuring what drafts cost on this machine, once …")
+    return costs.measured(session, kv_bits)
+
+
+def prefix_cache(plan: Plan, session: Session, warn: Callable[[str], None]) -> PrefixCache | None:
+    """What is kept for these weights; None where the setting says so. Raises CheckpointError,
+    RegistryError."""
+    if not plan.settings["prefix_cache"]:
+        return None
+    return process.cache_for(session, plan.pairing, plan.settings["kv_bits"], warn=warn)

@@ -1,0 +1,161 @@
+"""A request's way through the engine."""
+
+import contextlib
+from collections.abc import Callable, Generator, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from llm_specdec import memory
+from llm_specdec.backends.events import Event, Notice, Request, Started
+from llm_specdec.backends.local import loading, outcome, prompts
+from llm_specdec.backends.local.answers import TextAnswer, TokenAnswer
+from llm_specdec.backends.local.loading import Loaded
+from llm_specdec.backends.local.prompts import Prepared
+from llm_specdec.backends.planning import Plan
+from llm_specdec.constraints.after_thinking import AfterThinking
+from llm_specdec.constraints.grammar import GrammarConstraint
+from llm_specdec.constraints.masks import Constraint
+from llm_specdec.constraints.thinking_budget import Budget
+from llm_specdec.engine import request as engine
+from llm_specdec.engine.loop import Run
+from llm_specdec.engine.phases import PhaseTimer
+from llm_specdec.engine.sampling.logits_processors import Sampling
+from llm_specdec.engine.session import Session
+from llm_specdec.engine.target import tokenizer_of
+from llm_specdec.engine.text import TextStream
+from llm_specdec.errors import UsageError
+from llm_specdec.prompting.sections import TEXT, Sections
+
+Answer = TextAnswer | TokenAnswer
+
+
+def execute(plan: Plan, request: Request, cancelled: Callable[[], bool]) -> Iterator[Event]:
+    """See `backends.execute`. To be iterated on one thread, the same for all runs: mlx keeps
+    its streams by thread."""
+    timer, warnings = PhaseTimer(), list[str]()
+    with timer.loading():
+        tokenizer = tokenizer_of(Path(plan.target))
+    prepared = prompts.prepare(plan, request, tokenizer)
+    with timer.loading():
+        session = yield from loading.load(plan)
+        if prepared.grammar is not None:
+            session.token_table  # noqa: B018  read here, while loading is timed
+        costs = yield from loading.round_costs(plan, session)
+        loaded = Loaded(session, costs, loading.prefix_cache(plan, session, warnings.append))
+    yield from _run(loaded, plan, request, prepared, timer, cancelled)
+    yield from (Notice("warning", text) for text in warnings)
+
+
+def decode(
+    loaded: Loaded, plan: Plan, request: Request, timer: PhaseTimer | None = None
+) -> Iterator[Event]:
+    """The lower step of `execute`, for token ids, over what the caller has loaded and admitted.
+    Runs may take turns where each has a session of its own: a drafter serves one run."""
+    assert request.tokens and request.max_tokens
+    prepared = prompts.of_tokens(request, request.max_tokens)
+    yield from _run(loaded, plan, request, prepared, timer or PhaseTimer(), lambda: False)
+
+
+def _run(
+    loaded: Loaded,
+    plan: Plan,
+    request: Request,
+    prepared: Prepared,
+    timer: PhaseTimer,
+    cancelled: Callable[[], bool],
+) -> Iterator[Event]:
+    session = loaded.session
+    answer = _answer(session, plan, request, prepared)
+    schema = _schema(session, prepared)
+    run = session.run(
+        engine.Request(
+            prompt=prepared.tokens,
+            max_tokens=prepared.max_tokens,
+            eos=frozenset(() if prepared.ignore_eos else session.tokenizer.eos_token_ids),
+            sampling=sampling(plan.settings),
+            seed=plan.seed,
+            ends_at=answer.feed,
+            constraints=_constraints(session, plan, prepared, answer.section, schema),
+            boundaries=prepared.boundaries,
+        ),
+        timer,
+        draft_tokens=plan.settings["draft_tokens"],
+        kv_bits=plan.settings["kv_bits"],
+        costs=loaded.costs,
+        history=plan.prior,
+        prefix_cache=loaded.prefix_cache,
+    )
+    yield Started()
+    with contextlib.closing(cast(Generator[list[int]], run.tokens())) as rounds:
+        for tokens in rounds:
+            yield from answer.events(tokens)
+            if cancelled():
+                break
+    yield from answer.rest()
+    kept_to = outcome.kept_to(schema, answer.stopped_by) if schema else None
+    if schema and (why := outcome.shortened(schema, run, answer.stopped_by)):
+        yield Notice("warning", why)
+    yield outcome.result(plan, run, timer, answer.reasoning, kept_to)
+    _keep(loaded, plan, run)
+
+
+def _answer(session: Session, plan: Plan, request: Request, prepared: Prepared) -> Answer:
+    sections = prepared.sections
+    if sections is None:
+        return TokenAnswer()
+    detokenizer, stop = session.tokenizer.detokenizer, plan.settings["stop"]
+    text = TextStream(detokenizer, stop, sections, prepared.opening)
+    return TextAnswer(text, sections, request.tools, request.earlier_calls)
+
+
+def _schema(session: Session, prepared: Prepared) -> GrammarConstraint | None:
+    grammar = prepared.grammar
+    return None if grammar is None else session.constraint(grammar, prepared.max_tokens)
+
+
+def _constraints(
+    session: Session,
+    plan: Plan,
+    prepared: Prepared,
+    section: str,
+    schema: GrammarConstraint | None,
+) -> list[Constraint]:
+    """section: what the answer begins with."""
+    found: list[Constraint] = []
+    sections, limit = prepared.sections or Sections(), plan.settings["thinking_budget"]
+    if limit is not None and prepared.sections is not None:
+        if not sections.think_end:
+            raise UsageError("this model has no markers of thinking: unset thinking_budget")
+        found.append(Budget(sections, section, limit, session.target.vocab_size))
+    if schema is not None:
+        thinks = section != TEXT or plan.settings["thinking"] != "off"
+        if sections.think_end and thinks:
+            found.append(AfterThinking(schema, sections, section))
+        else:
+            found.append(schema)
+    return found
+
+
+def _keep(loaded: Loaded, plan: Plan, run: Run) -> None:
+    """Keep the run's states: in memory, and on disk where llm logs what was said."""
+    if loaded.prefix_cache is None or memory.free().nbytes < 2 * run.cache.nbytes:
+        return  # nowhere, or no room for copies of them
+    entries = run.entries()
+    loaded.prefix_cache.keep(entries)
+    if plan.keeps_on_disk:
+        loaded.prefix_cache.store(entries)
+
+
+def sampling(values: Mapping[str, Any]) -> Sampling:
+    """How the engine turns logits into tokens under these settings."""
+    return Sampling(
+        temperature=values["temperature"],
+        top_p=values["top_p"],
+        top_k=values["top_k"],
+        min_p=values["min_p"],
+        repetition_penalty=values["repetition_penalty"],
+        presence_penalty=values["presence_penalty"],
+        frequency_penalty=values["frequency_penalty"],
+        penalty_scope=values["penalty_scope"],
+        logit_bias={int(token): bias for token, bias in values["logit_bias"].items()},
+    )

@@ -1,0 +1,135 @@
+"""A pairing as it will run, in plain data: files, lane, settings, seed, costs, caches.
+
+All of it is settled before anything is loaded, so that a plan means the same in any process.
+"""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from llm_specdec import hub, receipts
+from llm_specdec.errors import UsageError
+from llm_specdec.pairings.registry import KINDS, Pairing
+from llm_specdec.receipts import Lane
+from llm_specdec.settings import Resolution
+
+WORTH_MEASURING = 64  # tokens; a shorter answer is over before measured costs could help
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will run. `target` and `drafter` are folders, `drafter` only of a drafter that has
+    files of its own; `reads` as the registry's head table says.
+
+    settings: the value of every setting; sources: where it was said, in words for messages.
+    costs: whether what rounds cost is asked for and, where nothing is stored, measured.
+    prior: (accepted, drafted) by position in a draft, of earlier runs.
+    keeps_on_disk: whether states of this prompt may be written to the prefix cache's folder.
+    """
+
+    model_id: str
+    pairing: str
+    profile: str | None
+    lane: Lane
+    target: str
+    drafter: str | None
+    drafter_bits: int | None
+    drafter_group_size: int | None
+    reads: str
+    settings: Mapping[str, Any]
+    sources: Mapping[str, str]
+    deviations: tuple[Mapping[str, Any], ...]
+    seed: int
+    costs: Literal["none", "stored", "measured"] = "none"
+    prior: tuple[tuple[int, int], ...] = ()
+    keeps_on_disk: bool = False
+
+    def context(self, native: int) -> int:
+        """Tokens that prompt and answer may have together, of a model made for `native`.
+
+        Raises UsageError where the setting asks for more.
+        """
+        context: int | None = self.settings["context"]
+        if context and context > native:
+            raise UsageError(
+                f"context {context} ({self.sources['context']}) is more than the {native} tokens "
+                f"that the model was made for: set at most {native}"
+            )
+        return context or native
+
+
+def plan(
+    pairing: Pairing,
+    profile: str | None,
+    resolution: Resolution,
+    model_id: str = "",
+    log: Path | None = None,
+    keeps_on_disk: bool = False,
+) -> Plan:
+    """What a prompt of this pairing and profile will run.
+
+    log: llm's log, whose runs are the prior; not with a seed of the user's own, whose text must
+    not depend on what was logged before. Raises HubError where files are missing.
+    """
+    lane, values = lane_of(pairing, resolution), resolution.values
+    drafts, seed = lane.state == "drafting", values["seed"]
+    external = lane.kind in KINDS
+    asks_log = log is not None and drafts and seed is None
+    return Plan(
+        model_id=model_id or pairing.name,
+        pairing=pairing.name,
+        profile=profile,
+        lane=lane,
+        target=_folder(pairing.target),
+        drafter=_folder(pairing.drafter) if external else None,
+        drafter_bits=pairing.drafter_bits,
+        drafter_group_size=pairing.drafter_group_size,
+        reads=pairing.head.get("reads", ""),
+        settings=values,
+        sources={name: setting.source for name, setting in resolution.settings.items()},
+        deviations=tuple(resolution.deviations),
+        seed=secrets.randbits(63) if seed is None else seed,
+        costs=_costs(values) if drafts else "none",
+        prior=tuple(receipts.acceptance(log, pairing.name)) if asks_log and log else (),
+        keeps_on_disk=keeps_on_disk,
+    )
+
+
+def lane_of(pairing: Pairing, resolution: Resolution) -> Lane:
+    """The lane that a run starts in: drafting, or off and why."""
+    draft = resolution.settings["draft"]
+    if not draft.value:
+        return Lane("none", "off", f"draft is false ({draft.source})")
+    if not pairing.enabled:
+        reason = pairing.disabled_reason or "switched off by hand"
+        return Lane("none", "off", f"pairing disabled: {reason}")
+    if pairing.kind == "none":
+        return Lane("none", "off", "the pairing has no drafter")
+    said = {
+        "mtp": "the target's own head",
+        "lookup": "text repeated from prompt and answer",
+    }.get(pairing.drafter, f"drafter {pairing.drafter}")
+    tokens = resolution.values["draft_tokens"]
+    return Lane(pairing.kind, "drafting", f"{said}, draft tokens {tokens}")
+
+
+def effective(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings in effect, those that are not set left out."""
+    return {name: value for name, value in values.items() if value or value == 0}
+
+
+def _costs(values: Mapping[str, Any]) -> Literal["none", "stored", "measured"]:
+    """Costs are for a draft length that adapts to them. Measuring takes seconds, which a short
+    answer does not win back; with a seed of the user's own it is done all the same, as the text
+    must not depend on what ran before."""
+    if values["draft_tokens"] != "auto":
+        return "none"
+    longest, seeded = values["max_tokens"], values["seed"] is not None
+    worth = seeded or longest is None or longest >= WORTH_MEASURING
+    return "measured" if worth else "stored"
+
+
+def _folder(path_or_repo: str) -> str:
+    return str(hub.locate(path_or_repo, offline=True).absolute())

@@ -1,0 +1,90 @@
+"""Costs are measured once and then only read; a spoilt file is measured over."""
+
+import stat
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from llm_specdec.backends import plan
+from llm_specdec.backends.local import costs, round_costs
+from llm_specdec.backends.notices import shown
+from llm_specdec.engine.costs import Costs
+from llm_specdec.engine.session import Weights
+from llm_specdec.pairings.registry import Pairing
+from llm_specdec.settings import resolve
+
+CURVE = {1: 1.0, 2: 1.5}
+MEASURED = Costs((128, 2048), (CURVE, CURVE), {"model": (CURVE, CURVE)})
+
+
+class Loaded:
+    def __init__(self, folder, outcome=MEASURED):
+        self.weights = Weights(folder, "lookup")
+        self.longest = 3
+        self.measured = 0
+        self.outcome = outcome
+
+    def costs(self, kv_bits):
+        self.measured += 1
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+@pytest.fixture
+def loaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(costs, "checkpoint", SimpleNamespace(fingerprint=lambda folder: "f" * 64))
+    return Loaded(tmp_path)
+
+
+@pytest.fixture
+def path(llm_user):
+    return llm_user / "specdec" / "costs.json"
+
+
+def found(loaded, asked="measured", anew=False, **options):
+    """What a run that asks for costs so gets, and whether it said that it measures."""
+    pairing = Pairing("p", ".", drafter="lookup", kind="lookup")
+    planned = replace(plan(pairing, None, resolve(pairing, None, options=options)), costs=asked)
+    said: list[str] = []
+    return shown(round_costs(planned, loaded, anew), said.append), bool(said)
+
+
+def test_costs_are_measured_once(loaded, path):
+    assert found(loaded) == (MEASURED, True)
+    assert found(loaded) == (MEASURED, False)
+    assert loaded.measured == 1
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_recalibrating_measures_anew(loaded, path):
+    found(loaded)
+    found(loaded, asked="stored", anew=True)
+    assert loaded.measured == 2
+
+
+def test_another_precision_is_another_measurement(loaded, path):
+    found(loaded)
+    found(loaded, kv_bits=8)
+    assert loaded.measured == 2
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "null", '{"k": 3}', "\xff"])
+def test_a_spoilt_file_is_measured_over(loaded, path, text):
+    path.parent.mkdir()
+    path.write_bytes(text.encode("latin-1"))
+    assert [found(loaded), found(loaded)] == [(MEASURED, True), (MEASURED, False)]
+
+
+def test_a_short_answer_takes_stored_costs_but_measures_none(loaded, path):
+    assert found(loaded, asked="stored") == (None, False)
+    found(loaded)
+    assert found(loaded, asked="stored") == (MEASURED, False)
+    assert loaded.measured == 1
+
+
+def test_failure_to_measure_is_no_error(path, loaded):
+    loaded.outcome = RuntimeError("out of memory")
+    assert found(loaded) == (None, True)
+    assert not path.exists()
