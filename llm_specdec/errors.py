@@ -16,15 +16,21 @@ A message is one line: what is wrong, then what to do. It is translated to click
 `cli/__init__.py` and to llm in `model.py`, nowhere else.
 """
 
+from llm_specdec.console.text import clean
+
+LONGEST = 1000  # characters; what is quoted may be longer
+
 
 class SpecdecError(Exception):
     """Base of all errors that a user may see; `str()` is the line shown. What other libraries
-    say in several lines and is quoted in it becomes one."""
+    say in several lines and is quoted in it becomes one; the middle of a long one is left out."""
 
     exit_code = 1
 
     def __str__(self) -> str:
-        return " ".join(line.strip() for line in super().__str__().splitlines() if line.strip())
+        lines = (line.strip() for line in super().__str__().splitlines())
+        text = clean(" ".join(line for line in lines if line))
+        return text if len(text) <= LONGEST else f"{text[:700]} … {text[-297:]}"
 
 
 class UsageError(SpecdecError):

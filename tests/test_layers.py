@@ -87,3 +87,18 @@ def test_the_engine_is_imported_only_once_something_runs():
 
 def test_the_engine_knows_nothing_of_llm_of_the_settings_file_and_of_the_log():
     assert {name for unit, name in outside() if unit == "engine"} & NOT_THE_ENGINES == set()
+
+
+def test_all_text_for_people_is_cleaned():
+    """Nothing prints but `console`, and JSON is printed in one place."""
+    said = [
+        (path.relative_to(PACKAGE).as_posix(), ast.unparse(node.func))
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+    ]
+    printing = {"print", "click.echo", "click.secho", "click.confirm", "click.prompt"}
+    printing |= {"sys.stdout.write", "sys.stderr.write"}
+    assert {path for path, name in said if name in printing} == {"console/text.py"}
+    calls = {path for path, name in said if name == "escaped"}
+    assert calls == {"cli/output.py"}

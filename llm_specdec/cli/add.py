@@ -11,6 +11,7 @@ from llm_specdec.cli import card_values
 from llm_specdec.cli.output import json_option, print_json, warn
 from llm_specdec.cli.pairings import other_models
 from llm_specdec.cli.show import show_head
+from llm_specdec.console.text import echo
 from llm_specdec.errors import SpecdecError, UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.choose import Choice, choose
@@ -202,15 +203,11 @@ def report(pairing: Pairing, choice: Choice, card: Card | None, as_json: bool) -
         print_json(pairing.to_dict())
         return
     drafter = "" if pairing.drafter == pairing.kind else f", drafter {pairing.drafter}"
-    click.echo(f"{pairing.name}: target {pairing.target}{drafter}")
-    click.echo(f"lane {pairing.kind} ({choice.why}), draft tokens {pairing.draft_tokens}")
+    echo(f"{pairing.name}: target {pairing.target}{drafter}")
+    echo(f"lane {pairing.kind} ({choice.why}), draft tokens {pairing.draft_tokens}")
     if pairing.head:
-        click.echo(f"head reads {show_head(pairing.head)}")
+        echo(f"head reads {show_head(pairing.head)}")
     if not pairing.enabled:
-        click.echo(
-            f"disabled: {pairing.disabled_reason}: llm specdec bench {pairing.name} --gate 15"
-        )
+        echo(f"disabled: {pairing.disabled_reason}: llm specdec bench {pairing.name} --gate 15")
     if card:
-        click.echo(
-            "\n".join(card_values.report(pairing.name, card, bool(pairing.card.get("taken"))))
-        )
+        echo("\n".join(card_values.report(pairing.name, card, bool(pairing.card.get("taken")))))

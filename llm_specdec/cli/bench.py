@@ -12,6 +12,7 @@ from llm_specdec.bench.results import assemble, redact
 from llm_specdec.bench.rules import GATE
 from llm_specdec.bench.store import Store
 from llm_specdec.cli.output import json_option, print_json
+from llm_specdec.console.text import echo
 from llm_specdec.errors import CheckFailed, ResourceError, UsageError
 
 FAILED = ("vetoed", "broken")
@@ -143,10 +144,10 @@ def list_command(as_json: bool) -> None:
         print_json(rows)
         return
     for row in rows:
-        click.echo(f"{row['id']:>4}  {row['datetime_utc'][:16]}  {table.title(row)}")
-        click.echo(f"      {table.verdict(row)}")
+        echo(f"{row['id']:>4}  {row['datetime_utc'][:16]}  {table.title(row)}")
+        echo(f"      {table.verdict(row)}")
     if not rows:
-        click.echo("No bench has run yet.", err=True)
+        echo("No bench has run yet.", err=True)
 
 
 @bench_command.command(name="show", short_help="Show one bench again")
@@ -200,7 +201,7 @@ def _show(found: dict[str, Any], options: dict[str, Any]) -> None:
     if options["as_json"]:
         print_json(found)
     else:
-        click.echo(table.text(found))
+        echo(table.text(found))
 
 
 def _write(path: Path, found: dict[str, Any]) -> None:
@@ -217,4 +218,4 @@ def _write(path: Path, found: dict[str, Any]) -> None:
 
 
 def _tell(text: str) -> None:
-    click.echo(text, err=True)
+    echo(text, err=True)

@@ -1,7 +1,6 @@
 """`llm specdec cache status, clear, limit`: the prefix cache on disk and in memory."""
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import datetime
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llm_specdec.cli.logs import database_option, log_path
-from llm_specdec.cli.output import counted, json_option, table
+from llm_specdec.cli.output import counted, json_option, print_json, table
 from llm_specdec.console.sizes import gigabytes
+from llm_specdec.console.text import echo
 from llm_specdec.errors import ResourceError, UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import Registry
@@ -54,9 +54,9 @@ def status_command(database: Any, as_json: bool) -> None:
     known = registry.load()
     status = _status(known, warm_starts(log_path(database)))
     if as_json:
-        click.echo(json.dumps(status, indent=2, ensure_ascii=False))
+        print_json(status)
     else:
-        click.echo("\n".join(_shown(status)))
+        echo("\n".join(_shown(status)))
 
 
 @cache_command.command(name="clear", short_help="Remove entries on disk")
@@ -76,9 +76,9 @@ def clear_command(name: str | None, as_json: bool) -> None:
         gone = folder.clear(None if name is None else _pairing(known, folder, name))
     freed = sum(file.size for file in gone)
     if as_json:
-        click.echo(json.dumps({"removed_entries": len(gone), "removed_bytes": freed}))
+        print_json({"removed_entries": len(gone), "removed_bytes": freed})
     else:
-        click.echo(f"removed {counted(len(gone))}, {gigabytes(freed)}", err=True)
+        echo(f"removed {counted(len(gone))}, {gigabytes(freed)}", err=True)
 
 
 @cache_command.command(name="limit", short_help="Set how much it may hold")
@@ -107,9 +107,9 @@ def limit_command(size: str | None, hot: str | None, as_json: bool) -> None:
         folder.trim()
     caps = _caps(known, folder.contents(), folder.free())
     if as_json:
-        click.echo(json.dumps({place: _cap_json(*cap) for place, cap in caps.items()}))
+        print_json({place: _cap_json(*cap) for place, cap in caps.items()})
     for place, (cap, _) in () if as_json else caps.items():
-        click.echo(f"{place}: {cap}", err=True)
+        echo(f"{place}: {cap}", err=True)
 
 
 # ---- status ----

@@ -8,6 +8,7 @@ import click
 from llm_specdec import cards, hub
 from llm_specdec.cards import Card, Range
 from llm_specdec.cli.output import WIDTH, print_json, show_value, table
+from llm_specdec.console.text import echo
 
 MOST_LINES = 20
 
@@ -32,7 +33,7 @@ def card_command(path_or_repo: str, as_json: bool) -> None:
         print_json(card.to_dict())
         return
     for line in describe(card):
-        click.echo(line)
+        echo(line)
 
 
 def describe(card: Card) -> Iterator[str]:

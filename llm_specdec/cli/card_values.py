@@ -7,6 +7,7 @@ import click
 from llm_specdec import cards, hub
 from llm_specdec.cards import Card, Disagreement, stored
 from llm_specdec.cli.output import show_value, warn
+from llm_specdec.console.text import confirm, echo
 from llm_specdec.errors import HubError, UsageError
 from llm_specdec.settings import card_layers
 
@@ -34,8 +35,8 @@ def agreed(card: Card, yes: bool) -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     for line in values(card):
-        click.echo(f"card: {line}", err=True)
-    return click.confirm("Take these values?", default=True, err=True)
+        echo(f"card: {line}", err=True)
+    return confirm("Take these values?", default=True)
 
 
 def report(name: str, card: Card, taken: bool) -> list[str]:

@@ -1,6 +1,5 @@
 """`llm specdec compare`: two runs, like with like."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,8 @@ import click
 from llm_specdec.bench import machine
 from llm_specdec.bench.store import Store
 from llm_specdec.cli.logs import database_option, log_path, model_id
-from llm_specdec.cli.output import wrapped
+from llm_specdec.cli.output import print_json, wrapped
+from llm_specdec.console.text import echo
 from llm_specdec.errors import CheckFailed, LogError
 from llm_specdec.pairings import registry
 from llm_specdec.receipts import Side, compare, latest, turn
@@ -39,7 +39,10 @@ def compare_command(a: str, b: str, database: Path | None, as_json: bool) -> Non
     (name_a, figure_a), (name_b, figure_b) = _asked(a), _asked(b)
     path = log_path(database)
     result = compare(_side(path, name_a), _side(path, name_b), figure_a, figure_b)
-    click.echo(json.dumps(result, indent=2) if as_json else "\n".join(_table(result)))
+    if as_json:
+        print_json(result)
+    else:
+        echo("\n".join(_table(result)))
     if not result["compared"]:
         raise CheckFailed("not comparable: " + result["refused"][0]["reason"])
 

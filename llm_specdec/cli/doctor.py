@@ -6,6 +6,7 @@ import click
 
 from llm_specdec.checks import CHECKS, Finding, examine
 from llm_specdec.cli.output import print_json
+from llm_specdec.console.text import echo, one_line
 from llm_specdec.errors import CheckFailed
 
 
@@ -29,7 +30,7 @@ def doctor_command(as_json: bool) -> None:
         print_json(data)
     else:
         for finding in found:
-            click.echo(shown(finding))
+            echo(shown(finding))
     if broken:
         raise CheckFailed(f"{broken} broken; see the findings above")
 
@@ -38,4 +39,4 @@ def shown(finding: Finding) -> str:
     lines = [f"{finding.level:<8} {finding.what}"]
     lines += [f"         why: {finding.why}"] * bool(finding.why)
     lines += [f"         fix: {finding.fix}"] * bool(finding.fix)
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))

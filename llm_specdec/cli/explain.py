@@ -9,6 +9,7 @@ from llm_specdec import settings
 from llm_specdec.adapter.options import stored_options
 from llm_specdec.backends import lane_of
 from llm_specdec.cli.output import json_option, print_json, show_value, table, warn
+from llm_specdec.console.text import echo
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import Pairing
 from llm_specdec.receipts import Lane
@@ -57,7 +58,7 @@ def explain_command(model_id: str, options: tuple[tuple[str, str], ...], as_json
         }
         print_json(data)
         return
-    click.echo("\n".join([*_table(resolution), "", *_below(resolution, lane)]))
+    echo("\n".join([*_table(resolution), "", *_below(resolution, lane)]))
     for warning in [*resolution.warnings, *undecided]:
         warn(warning)
 

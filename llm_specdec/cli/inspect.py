@@ -9,6 +9,7 @@ from llm_specdec import memory
 from llm_specdec.checkpoint import Anatomy, fit, read
 from llm_specdec.cli.inspect_text import lines
 from llm_specdec.cli.output import print_json
+from llm_specdec.console.text import echo
 
 CONTEXTS = (4096, 32768)  # tokens; the full context is added
 
@@ -38,7 +39,7 @@ def inspect_command(target: str, drafter: str | None, context: int | None, as_js
     if as_json:
         print_json(data)
     else:
-        click.echo("\n".join(lines(data)))
+        echo("\n".join(lines(data)))
 
 
 def _read(name: str) -> Anatomy:

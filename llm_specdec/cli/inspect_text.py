@@ -8,6 +8,7 @@ from typing import Any
 from llm_specdec.checkpoint import KIND_WORDS
 from llm_specdec.cli.output import WIDTH
 from llm_specdec.console.sizes import gigabytes
+from llm_specdec.console.text import one_line
 
 
 def lines(data: dict[str, Any]) -> list[str]:
@@ -43,7 +44,7 @@ def _row(label: str, value: str) -> str:
 
 
 def _wrapped(line: str) -> list[str]:
-    line = "".join(c if c.isprintable() else "?" for c in line)  # names come from strangers
+    line = one_line(line)  # names come from strangers
     indent = " " * (16 if line.startswith("  ") else 2)
     return textwrap.wrap(line, WIDTH, subsequent_indent=indent, break_long_words=False) or [""]
 

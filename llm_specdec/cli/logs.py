@@ -12,6 +12,7 @@ import llm
 
 from llm_specdec import receipts
 from llm_specdec.cli.output import json_option, print_json, table
+from llm_specdec.console.text import echo
 from llm_specdec.errors import LogError, UsageError
 from llm_specdec.pairings.registry import BUILT_IN, KINDS
 from llm_specdec.receipts import SORTS, Logged, line
@@ -114,14 +115,14 @@ def logs_command(
     elif not found:
         whose = f"{model}: no runs of this model" if model else "No runs with a receipt"
         fit = " that fit" if lane or since else ""
-        click.echo(f"{whose}{fit} are logged here yet.", err=True)
+        echo(f"{whose}{fit} are logged here yet.", err=True)
     elif stats:
-        click.echo("\n".join(_stats_table(rows)))
+        echo("\n".join(_stats_table(rows)))
     elif as_table:
-        click.echo("\n".join(_table(found)))
+        echo("\n".join(_table(found)))
     else:
         for run in found:
-            click.echo(" · ".join([line(run.specdec), *_load(run), run.model, run.turn_id]))
+            echo(" · ".join([line(run.specdec), *_load(run), run.model, run.turn_id]))
 
 
 def _load(run: Logged) -> list[str]:

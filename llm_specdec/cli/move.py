@@ -8,6 +8,7 @@ from llm_specdec import checkpoint, hub
 from llm_specdec.adapter import mentions
 from llm_specdec.cli.add import check_names
 from llm_specdec.cli.output import confirm, done, json_option, on_terminal, warn, yes_option
+from llm_specdec.console.text import echo
 from llm_specdec.errors import CheckFailed, PairingError, SpecdecError, UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.choose import Choice, choose
@@ -110,7 +111,7 @@ def _ask(name: str, differences: list[str]) -> None:
     if not on_terminal():
         raise CheckFailed(f"nothing was moved: {'; '.join(differences)}; --yes moves it anyway")
     for difference in differences:
-        click.echo(difference, err=True)
+        echo(difference, err=True)
     confirm(f"Let {name} use it?")
 
 

@@ -8,6 +8,9 @@ from typing import Any
 
 import click
 
+from llm_specdec.console import text as console
+from llm_specdec.console.text import echo, escaped, one_line
+
 WIDTH = 80
 GAP = "  "
 
@@ -17,7 +20,7 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask")
 
 
 def warn(text: str) -> None:
-    click.echo(f"warning: {text}", err=True)
+    echo(f"warning: {one_line(text)}", err=True)
 
 
 def done(text: str, data: Any, as_json: bool) -> None:
@@ -25,7 +28,7 @@ def done(text: str, data: Any, as_json: bool) -> None:
     if as_json:
         print_json(data)
     else:
-        click.echo(text, err=True)
+        echo(text, err=True)
 
 
 def on_terminal() -> bool:
@@ -35,11 +38,11 @@ def on_terminal() -> bool:
 
 def confirm(question: str) -> None:
     """Go on only if the person at the terminal agrees. Raises click.Abort, exit code 1."""
-    click.confirm(question, abort=True, err=True)
+    console.confirm(question, abort=True)
 
 
 def print_json(data: Any) -> None:
-    click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+    echo(escaped(json.dumps(data, indent=2, ensure_ascii=False)))
 
 
 def show_value(value: Any) -> str:
@@ -52,7 +55,7 @@ def show_value(value: Any) -> str:
         return f"{value:g}"
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False)
-    return str(value).replace("\n", "⏎")
+    return one_line(str(value))
 
 
 def counted(entries: int) -> str:
@@ -64,6 +67,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
     It is the beginning that goes because paths and repositories differ at their end.
     """
+    rows = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     room = WIDTH - len(GAP) * (len(widths) - 1)
     while sum(widths) > room:

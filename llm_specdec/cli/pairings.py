@@ -16,6 +16,7 @@ from llm_specdec.cli.key_values import (
 )
 from llm_specdec.cli.output import counted, json_option, print_json, table, warn
 from llm_specdec.console.sizes import gigabytes
+from llm_specdec.console.text import echo
 from llm_specdec.errors import CheckFailed, LogError, SpecdecError, UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.choose import GATE_FIRST
@@ -60,9 +61,9 @@ def list_command(as_json: bool) -> None:
         ]
         print_json(listed)
     elif pairings:
-        click.echo("\n".join(_list_table(pairings, _listed_elsewhere(found))))
+        echo("\n".join(_list_table(pairings, _listed_elsewhere(found))))
     else:
-        click.echo("no pairings yet: llm specdec add NAME --target PATH_OR_REPO", err=True)
+        echo("no pairings yet: llm specdec add NAME --target PATH_OR_REPO", err=True)
 
 
 def _benched(found: registry.Registry) -> dict[str, "Standing"]:
@@ -163,7 +164,7 @@ def remove_command(name: str) -> None:
             raise registry.unknown_pairing(name, tables)
         del tables[name]
     forgotten = _forget_prompts(name)
-    click.echo(f"removed {name}{forgotten}; its model files stay where they are", err=True)
+    echo(f"removed {name}{forgotten}; its model files stay where they are", err=True)
 
 
 def _forget_prompts(name: str) -> str:
@@ -206,7 +207,7 @@ def enable_command(name: str, override: str | None) -> None:
             write_settings(
                 pairing, pairing.setdefault("settings", {}), {"draft": True}, (), override
             )
-    click.echo(f"{name} drafts again" + (f"; it was off: {reason}" if reason else ""), err=True)
+    echo(f"{name} drafts again" + (f"; it was off: {reason}" if reason else ""), err=True)
 
 
 @click.command(name="disable", short_help="Run a pairing's target alone for now")
@@ -222,4 +223,4 @@ def disable_command(name: str, reason: str) -> None:
     with registry.change(name) as pairing:
         pairing["enabled"] = False
         pairing["disabled_reason"] = reason
-    click.echo(f"{name} no longer drafts; llm specdec enable {name} undoes it", err=True)
+    echo(f"{name} no longer drafts; llm specdec enable {name} undoes it", err=True)

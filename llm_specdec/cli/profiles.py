@@ -14,6 +14,7 @@ from llm_specdec.cli.key_values import (
 from llm_specdec.cli.output import json_option, print_json, warn
 from llm_specdec.cli.pairings import other_models
 from llm_specdec.cli.show import show_settings
+from llm_specdec.console.text import echo
 from llm_specdec.errors import UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import Pairing, Profile
@@ -62,7 +63,7 @@ def set_command(
     pairing = registry.load().pairing(name)
     warn_stored(f"{name}/{profile}", said)
     warn_forbidden(pairing, profile, said)
-    click.echo(f"{name}/{profile} is a model id: llm -m {name}/{profile}", err=True)
+    echo(f"{name}/{profile} is a model id: llm -m {name}/{profile}", err=True)
 
 
 def _tables() -> dict[str, dict[str, object]]:
@@ -137,4 +138,4 @@ def remove_command(model_id: str) -> None:
         del table["profiles"][next(iter(profiles))]
         if not table["profiles"]:
             del table["profiles"]
-    click.echo(f"removed {model_id}", err=True)
+    echo(f"removed {model_id}", err=True)

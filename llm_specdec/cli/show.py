@@ -6,6 +6,7 @@ import click
 
 from llm_specdec import settings
 from llm_specdec.cli.output import json_option, print_json, show_value, table
+from llm_specdec.console.text import echo
 from llm_specdec.errors import UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import Pairing
@@ -36,11 +37,11 @@ def show_command(name: str, with_costs: bool, recalibrate: bool, as_json: bool) 
         return
     for key, value in data.items():
         if key not in ("settings", "deviations", "profiles", "card", "head", "fingerprints"):
-            click.echo(f"{key:<20}{show_value(value)}")
+            echo(f"{key:<20}{show_value(value)}")
     for role, print_ in pairing.fingerprints.items():
-        click.echo(f"{role + ' fingerprint':<20}{print_[:16]}")
+        echo(f"{role + ' fingerprint':<20}{print_[:16]}")
     if pairing.head:
-        click.echo(f"{'head reads':<20}{show_head(pairing.head)}")
+        echo(f"{'head reads':<20}{show_head(pairing.head)}")
     show_settings("settings", pairing.settings, pairing.deviations)
     for profile, own in pairing.profiles.items():
         show_settings(f"profile {profile}", own.settings, own.deviations)
@@ -53,7 +54,7 @@ def _show_card(pairing: Pairing) -> None:
     from llm_specdec.settings import card_layers
 
     kept = card_layers.read(pairing)
-    click.echo("\n".join(card_values.report(pairing.name, kept.card, kept.taken)))
+    echo("\n".join(card_values.report(pairing.name, kept.card, kept.taken)))
 
 
 def show_head(head: dict[str, Any]) -> str:
@@ -71,9 +72,7 @@ def _show_costs(pairing: Pairing, anew: bool, as_json: bool) -> None:
     ready = plan(pairing, None, settings.resolve(pairing))
     local.admit(ready, 0)
     session = shown(local.load(ready))
-    found = shown(
-        local.round_costs(ready, session, anew), tell=lambda text: click.echo(text, err=True)
-    )
+    found = shown(local.round_costs(ready, session, anew), tell=lambda text: echo(text, err=True))
     if found is None:
         raise UsageError(f"{pairing.name} has no costs to show: it does not adapt its draft length")
     if as_json:
@@ -87,7 +86,7 @@ def _show_costs(pairing: Pairing, anew: bool, as_json: bool) -> None:
         for title, pair in curves.items()
         for x in sorted(pair[0])
     ]
-    click.echo("\n".join(table(rows)))
+    echo("\n".join(table(rows)))
 
 
 def _shown_ms(seconds: float | None) -> str:
@@ -95,7 +94,7 @@ def _shown_ms(seconds: float | None) -> str:
 
 
 def show_settings(title: str, values: dict[str, Any], reasons: dict[str, str]) -> None:
-    click.echo(f"{title}{':' if values else ': none'}")
+    echo(f"{title}{':' if values else ': none'}")
     for key, value in values.items():
         why = f"  (against the card: {reasons[key]})" if key in reasons else ""
-        click.echo(f"  {key:<18}{show_value(value)}{why}")
+        echo(f"  {key:<18}{show_value(value)}{why}")

@@ -8,6 +8,7 @@ from llm_specdec import cards, hub
 from llm_specdec.cards import Card, stored
 from llm_specdec.cli import card_values
 from llm_specdec.cli.output import json_option, print_json, show_value
+from llm_specdec.console.text import echo
 from llm_specdec.pairings import registry
 from llm_specdec.settings import card_layers
 
@@ -54,15 +55,15 @@ def update_command(name: str, yes: bool, as_json: bool) -> None:
     for change in changes:
         mode = "" if change.mode == "default" else f"{change.mode}: "
         old, value = (show_value(v) for v in (change.old, change.new))
-        click.echo(f"{mode}{change.setting} {old} → {value}")
+        echo(f"{mode}{change.setting} {old} → {value}")
     for rejection in rejections:
-        click.echo(rejection)
+        echo(rejection)
     for entry in new.disagreements:
-        click.echo(f"left open: {card_values.disputed(entry)}")
+        echo(f"left open: {card_values.disputed(entry)}")
     if not pending:
-        click.echo(f"{pairing.name}: the card says what is stored", err=True)
+        echo(f"{pairing.name}: the card says what is stored", err=True)
     elif not taken:
-        click.echo(f"nothing changed: llm specdec update {pairing.name} --yes takes it", err=True)
+        echo(f"nothing changed: llm specdec update {pairing.name} --yes takes it", err=True)
 
 
 def compare(old: Card | None, new: Card) -> list[Change]:

@@ -3,16 +3,16 @@
 import functools
 import sys
 
-import click
+from llm_specdec.console.text import echo, one_line
 
 
 @functools.cache
 def warn(text: str) -> None:
     """Once a process: a chain of tools or a chat would repeat it every turn."""
-    click.echo(f"Warning: {text}", err=True)
+    echo(f"Warning: {one_line(text)}", err=True)
 
 
 def tell(text: str) -> None:
     """Say why it takes a moment, to a person only."""
     if sys.stderr.isatty():
-        click.echo(text, err=True)
+        echo(text, err=True)

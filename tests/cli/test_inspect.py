@@ -91,4 +91,4 @@ def test_a_head_in_a_folder_of_its_own_says_where_to_put_it(tmp_path):
 def test_a_name_with_control_characters_cannot_reach_the_terminal(tmp_path):
     write_model(tmp_path, architectures=["\x1b[2JLlama\n"])
     done = specdec("inspect", tmp_path)
-    assert "?[2JLlama?" in done.stdout
+    assert "\ufffd[2JLlama⏎" in done.stdout

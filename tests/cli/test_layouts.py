@@ -49,8 +49,8 @@ def sidecar_head(folder):
 
 
 def lying_config(folder):
-    """A head promised, other bits and more layers than there are."""
-    lies = {"mtp_num_hidden_layers": 1, "num_hidden_layers": 3}
+    """A head promised, other bits and fewer layers than there are."""
+    lies = {"mtp_num_hidden_layers": 1, "num_hidden_layers": 1}
     write_model(folder, {**lies, "quantization": {"bits": 8, "group_size": 32}}, quantise(trunk()))
 
 
@@ -99,7 +99,7 @@ FULL = {"kind": "full", "window": None}
                 "head_promised": 1,
                 "quantisation.bits": 4,
                 "quantisation.config_bits": 8,
-                "notes": ["the config says 3 layers, the files hold 2"],
+                "notes": ["the config says 1 layers, the files hold 2"],
             },
         ),
         (tied_with_a_second_output, {"tied_embeddings": True, "weight_bytes": PLAIN_BYTES}),
