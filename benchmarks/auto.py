@@ -17,7 +17,7 @@ import mlx.core as mx
 
 from benchmarks.efficiency import FOLDERS
 from benchmarks.harness import Engine, interleaved, ours, prompts, rate, rendered, smol
-from llm_specdec.drafters.mtp import MTPDrafter
+from llm_specdec.drafters.mtp.drafter import MTPDrafter
 from llm_specdec.engine.drafter import Draw, Proposal
 from llm_specdec.engine.session import Session, Weights
 

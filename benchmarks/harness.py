@@ -13,8 +13,8 @@ from typing import Any
 import mlx.core as mx
 
 from fixtures.build import build, default_folder
-from llm_specdec.engine import session
-from llm_specdec.engine import target as targets
+from llm_specdec.drafters.common import language_model
+from llm_specdec.drafters.table import KINDS
 from llm_specdec.engine.costs import Costs
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.request import Request, RunStats
@@ -69,14 +69,14 @@ def smol(kind: str = "none", folder: str = "smollm2") -> Session:
     names = {"model": "model", "dflash": "dflash2"}
     drafter = models() / "drafters" / names[kind] if kind in names else None
     weights = Weights(models() / folder, kind, drafter)
-    target = targets.load(weights.target)
+    target = language_model.load(weights.target)
     target.model.update(arrays())
-    return Session(weights, target, session.load_drafter(weights, target))
+    return Session(weights, target, KINDS[kind].load(weights, target))
 
 
 @functools.cache
 def arrays() -> Any:
-    return targets.load(models() / "smollm2").model.parameters()
+    return language_model.load(models() / "smollm2").model.parameters()
 
 
 def rendered(tokenizer: Any, text: str) -> list[int]:

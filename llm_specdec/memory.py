@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from llm_specdec.checkpoint import Anatomy, read
-from llm_specdec.checkpoint.caches import stepped
-from llm_specdec.checkpoint.fit import target_problems
-from llm_specdec.checkpoint.weights import element_bytes
+from llm_specdec.checkpoint import Anatomy
 from llm_specdec.console.sizes import gigabytes
+from llm_specdec.drafters.fit import kind_for, target_problems
+from llm_specdec.drafters.kind import DRAFTER_GROUP_SIZE
+from llm_specdec.drafters.recognise import read
+from llm_specdec.drafters.table import KINDS
 from llm_specdec.errors import ResourceError, UnsupportedError
 
 STEP = 256  # tokens; advice is rounded down to it
-GROUP_SIZE = 64  # elements; of a drafter that is quantised when it is loaded
 
 
 @dataclass(frozen=True)
@@ -57,25 +57,24 @@ def estimate(
     drafter: Anatomy | None,
     tokens: int,
     *,
+    lane: str | None = None,
     kv_bits: int | None = None,
     drafter_bits: int | None = None,
     drafter_group_size: int | None = None,
-    head: bool = True,
 ) -> Need:
     """What a run needs, from the files alone.
 
-    drafter_group_size: GROUP_SIZE where it is None. head: the target's own head is loaded where
-    it has one and no drafter is given. A cache that only loading can tell counts as nothing.
+    lane: the kind of drafter that runs; None: whatever the files hold. drafter_group_size:
+    DRAFTER_GROUP_SIZE where it is None. A cache that only loading can tell counts as nothing.
     """
-    own_head = head and drafter is None and target.head is not None
+    kind = KINDS[lane] if lane else kind_for(target, drafter)
+    group_size = drafter_group_size or DRAFTER_GROUP_SIZE
     return Need(
         tokens,
         target=target.weight_bytes,
-        drafter=_drafter_weights(
-            target, drafter, drafter_bits, drafter_group_size or GROUP_SIZE, own_head
-        ),
+        drafter=kind.weight_bytes(target, drafter, drafter_bits, group_size),
         target_cache=target.kv_bytes(tokens, kv_bits) or 0,
-        drafter_cache=_drafter_cache(target, drafter, tokens, own_head),
+        drafter_cache=kind.cache_bytes(target, drafter, tokens),
     )
 
 
@@ -84,15 +83,15 @@ def admit(
     drafter: Path | None,
     tokens: int,
     *,
+    lane: str,
     kv_bits: int | None = None,
     drafter_bits: int | None = None,
     drafter_group_size: int | None = None,
-    head: bool = False,
     resident: int = 0,
 ) -> Need:
     """Refuse, before anything is loaded, a run that cannot fit or a target that is none.
 
-    tokens: of prompt and output together. head: the lane is the target's own head.
+    tokens: of prompt and output together. lane: the kind of drafter that runs.
     resident: bytes that this process holds of the models already.
     Raises ResourceError with the figures, UnsupportedError for a drafter run as a target or
     a model that needs its own code, CheckpointError for damaged files.
@@ -107,10 +106,10 @@ def admit(
             found,
             beside,
             length,
+            lane=lane,
             kv_bits=kv_bits,
             drafter_bits=drafter_bits,
             drafter_group_size=drafter_group_size,
-            head=head,
         )
 
     need = at(tokens)
@@ -119,35 +118,14 @@ def admit(
 
 
 def resident(
-    target: Path, drafter: Path | None, bits: int | None, group_size: int | None, head: bool
+    target: Path, drafter: Path | None, lane: str, bits: int | None, group_size: int | None
 ) -> int:
     """Bytes of weights that target and drafter take together. Raises CheckpointError."""
     beside = read(drafter) if drafter else None
     need = estimate(
-        read(target), beside, 0, drafter_bits=bits, drafter_group_size=group_size, head=head
+        read(target), beside, 0, lane=lane, drafter_bits=bits, drafter_group_size=group_size
     )
     return need.target + need.drafter
-
-
-def _drafter_weights(
-    target: Anatomy, drafter: Anatomy | None, bits: int | None, group_size: int, own_head: bool
-) -> int:
-    if drafter is None:
-        return target.head.nbytes if target.head and own_head else 0
-    if drafter.head and drafter.kind == "mtp-sidecar":
-        return drafter.head.nbytes
-    if bits:
-        # two float16 values, scale and bias, for each group
-        return round(drafter.parameters * (bits + 32 / group_size) / 8)
-    return drafter.weight_bytes
-
-
-def _drafter_cache(target: Anatomy, drafter: Anatomy | None, tokens: int, own_head: bool) -> int:
-    source = drafter or target
-    width = source.head_width if (own_head or source.kind == "mtp-sidecar") else 0
-    if width:
-        return width * stepped(tokens) * element_bytes(source.dtype)
-    return (drafter.kv_bytes(tokens) or 0) if drafter else 0
 
 
 def budget(resident: int = 0) -> Budget:

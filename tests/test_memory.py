@@ -4,15 +4,16 @@ import llm
 import pytest
 
 from fixtures import zoo
-from llm_specdec import checkpoint, memory
+from llm_specdec import memory
+from llm_specdec.drafters import recognise
 from llm_specdec.errors import ResourceError, UnsupportedError
 from tests.support.checkpoints import qwen_head, trunk, write_model
 
 
 @pytest.fixture
 def pair(tmp_path):
-    target = checkpoint.read(write_model(tmp_path / "target"))
-    return target, checkpoint.read(write_model(tmp_path / "drafter"))
+    target = recognise.read(write_model(tmp_path / "target"))
+    return target, recognise.read(write_model(tmp_path / "drafter"))
 
 
 def test_target_and_drafter_are_both_counted(pair):
@@ -32,17 +33,17 @@ def test_quantising_the_drafter_and_the_cache_lowers_the_need(pair):
 
 def test_what_lies_in_memory_follows_the_group_size(pair):
     target, drafter = pair
-    held = memory.resident(target.folder, drafter.folder, 4, 32, head=False)
+    held = memory.resident(target.folder, drafter.folder, "model", 4, 32)
     assert held == target.weight_bytes + drafter.parameters * 5 // 8
 
 
 def test_own_head_counts_with_its_cache(tmp_path):
-    target = checkpoint.read(write_model(tmp_path, shapes=trunk() | qwen_head()))
+    target = recognise.read(write_model(tmp_path, shapes=trunk() | qwen_head()))
     need = memory.estimate(target, None, 256)
-    assert target.head
-    assert need.drafter == target.head.nbytes
+    head = target.parts["mtp"]
+    assert need.drafter == head.nbytes
     assert need.drafter_cache == 256 * 64 * 2
-    assert memory.estimate(target, None, 256, head=False).drafter == 0
+    assert memory.estimate(target, None, 256, lane="none").drafter == 0
 
 
 def test_what_fits_passes(pair):
@@ -69,11 +70,11 @@ def test_weights_that_do_not_fit_are_not_blamed_on_the_context(pair):
 
 def test_a_run_is_admitted_or_refused_from_files_alone(tmp_path, monkeypatch):
     folder = write_model(tmp_path)
-    need = memory.admit(folder, None, 400)
-    assert need.total == memory.estimate(checkpoint.read(folder), None, 400).total
+    need = memory.admit(folder, None, 400, lane="none")
+    assert need.total == memory.estimate(recognise.read(folder), None, 400).total
     monkeypatch.setattr(memory, "budget", lambda *_: memory.Budget(need.total - 1, "free memory"))
     with pytest.raises(ResourceError, match=r"400 tokens need .* 256 tokens would fit"):
-        memory.admit(folder, None, 400)
+        memory.admit(folder, None, 400, lane="none")
 
 
 def test_a_prompt_that_cannot_fit_is_refused_before_weights_are_loaded(
@@ -92,7 +93,7 @@ def test_a_prompt_that_cannot_fit_is_refused_before_weights_are_loaded(
 def test_a_drafter_is_refused_as_a_target():
     dflash = Path(__file__).parents[1] / "fixtures" / "drafters" / "dflash2"
     with pytest.raises(UnsupportedError, match="a helper, never a target"):
-        memory.admit(dflash, None, 100)
+        memory.admit(dflash, None, 100, lane="none")
 
 
 def test_budget_without_a_gpu_is_free_memory_and_counts_what_is_resident():

@@ -8,7 +8,8 @@ from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.utils import load_model, save_config
 
 from fixtures import zoo
-from llm_specdec import checkpoint, memory
+from llm_specdec import memory
+from llm_specdec.drafters import recognise
 
 UNKNOWN = ("llama4",)  # its chunked caches are decided when loaded
 
@@ -34,7 +35,7 @@ def _is_empty(kept):
 @pytest.mark.parametrize("family", [name for name in zoo.FAMILIES if name not in UNKNOWN])
 def test_weights_and_caches_of_every_family_are_exact(family, tmp_path):
     folder = zoo.write(family, tmp_path)
-    found = checkpoint.read(folder)
+    found = recognise.read(folder)
     assert (found.weight_bytes, found.kv_bytes(70)) == measured(folder, 70)
 
 
@@ -50,7 +51,7 @@ def quantised(folder, out):
 @pytest.mark.parametrize("family", ["llama", "qwen3_5"])
 def test_packed_weights_are_exact_too(family, tmp_path):
     folder = quantised(zoo.write(family, tmp_path / "plain"), tmp_path / "packed")
-    found, plain = checkpoint.read(folder), checkpoint.read(tmp_path / "plain")
+    found, plain = recognise.read(folder), recognise.read(tmp_path / "plain")
     assert (found.weight_bytes, found.kv_bytes(70)) == measured(folder, 70)
     assert found.parameters == plain.parameters
     assert found.quantisation
@@ -63,7 +64,7 @@ def test_smollm2_is_within_five_percent_of_active_memory(smollm2, tmp_path, pack
     folder = smollm2 / "smollm2"
     if pack:
         folder = quantised(folder, tmp_path / "packed")
-    need = memory.estimate(checkpoint.read(folder), None, 40)
+    need = memory.estimate(recognise.read(folder), None, 40)
     mx.clear_cache()
     before = mx.get_active_memory()
     model, _ = load_model(folder)

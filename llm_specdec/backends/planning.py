@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from llm_specdec import hub, receipts
+from llm_specdec.drafters.table import KINDS, NONE, words
 from llm_specdec.errors import UsageError
-from llm_specdec.pairings.registry import KINDS, Pairing
+from llm_specdec.pairings.registry import Pairing
 from llm_specdec.receipts import Lane
 from llm_specdec.settings import Resolution
 
@@ -75,7 +76,7 @@ def plan(
     """
     lane, values = lane_of(pairing, resolution), resolution.values
     drafts, seed = lane.state == "drafting", values["seed"]
-    external = lane.kind in KINDS
+    external = lane.kind != NONE.name and pairing.drafter not in words()
     asks_log = log is not None and drafts and seed is None
     return Plan(
         model_id=model_id or pairing.name,
@@ -101,18 +102,16 @@ def lane_of(pairing: Pairing, resolution: Resolution) -> Lane:
     """The lane that a run starts in: drafting, or off and why."""
     draft = resolution.settings["draft"]
     if not draft.value:
-        return Lane("none", "off", f"draft is false ({draft.source})")
+        return Lane(NONE.name, "off", f"draft is false ({draft.source})")
     if not pairing.enabled:
         reason = pairing.disabled_reason or "switched off by hand"
-        return Lane("none", "off", f"pairing disabled: {reason}")
-    if pairing.kind == "none":
-        return Lane("none", "off", "the pairing has no drafter")
-    said = {
-        "mtp": "the target's own head",
-        "lookup": "text repeated from prompt and answer",
-    }.get(pairing.drafter, f"drafter {pairing.drafter}")
+        return Lane(NONE.name, "off", f"pairing disabled: {reason}")
+    kind = KINDS[pairing.kind]
+    if kind is NONE:
+        return Lane(NONE.name, "off", "the pairing has no drafter")
+    said = kind.lane_reason(pairing.drafter)
     tokens = resolution.values["draft_tokens"]
-    return Lane(pairing.kind, "drafting", f"{said}, draft tokens {tokens}")
+    return Lane(kind.name, "drafting", f"{said}, draft tokens {tokens}")
 
 
 def effective(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from llm_specdec.bench.rules import Case
 from llm_specdec.bench.runs import Progress, Schedule, perform
 from llm_specdec.bench.sessions import Configuration, Sessions
 from llm_specdec.bench.store import Asked, Store
-from llm_specdec.checkpoint import fingerprint, read
+from llm_specdec.checkpoint import fingerprint
+from llm_specdec.drafters.recognise import read
+from llm_specdec.drafters.table import NONE, words
 from llm_specdec.errors import ContextError, UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import Pairing, Registry
@@ -50,9 +52,9 @@ def _configs(known: Registry, model: str, options: Mapping[str, Any]) -> list[Co
         return sessions.lanes(_sharing(known, pairing), profile)
     own = sessions.config(model, pairing, profile)
     if options["against"] == "none":
-        if pairing.kind == "none" and options["warm"]:
+        if pairing.kind == NONE.name and options["warm"]:
             return [own]  # the target alone, warm against cold
-        if pairing.kind == "none":
+        if pairing.kind == NONE.name:
             raise UsageError(
                 f"{pairing.name} has no drafter, there is nothing to gate: try --lanes, or set "
                 "it --against another pairing"
@@ -82,14 +84,15 @@ def _sharing(known: Registry, pairing: Pairing) -> list[Pairing]:
         if other.target == pairing.target and other.name != pairing.name
     ]
     found = [pairing, *others]
-    if has_head(pairing) and not any(one.kind == "mtp" for one in found):
-        found.append(replace(pairing, name="mtp", kind="mtp", drafter="mtp"))
+    for name in own_kinds(pairing):
+        if not any(one.kind == name for one in found):
+            found.append(replace(pairing, name=name, kind=name, drafter=name))
     return found
 
 
-def has_head(pairing: Pairing) -> bool:
-    """Whether the target ships a draft head in its files."""
-    return read(hub.locate(pairing.target, offline=True)).head is not None
+def own_kinds(pairing: Pairing) -> list[str]:
+    """The kinds of drafters that the target's own files hold."""
+    return list(read(hub.locate(pairing.target, offline=True)).parts)
 
 
 def _prompts(runner: Sessions, options: Mapping[str, Any]) -> dict[Case, Sequence[int]]:
@@ -144,7 +147,7 @@ def _all_models(configs: Sequence[Configuration]) -> dict[str, Any]:
     drafters = {
         config.name.partition(":")[0]: config.pairing
         for config in configs
-        if config.lane.kind in registry.KINDS
+        if config.lane.kind != NONE.name and config.pairing.drafter not in words()
     }
     if len({pairing.drafter for pairing in drafters.values()}) < 2:
         return models(next(iter(drafters.values()), configs[-1].pairing))
@@ -159,7 +162,7 @@ def _all_models(configs: Sequence[Configuration]) -> dict[str, Any]:
 def models(pairing: Pairing) -> dict[str, Any]:
     """role → name, architecture, bits, group size, fingerprint of a pairing's checkpoints."""
     names = {"target": pairing.target}
-    if pairing.kind in registry.KINDS:
+    if pairing.drafter not in words():
         names["drafter"] = pairing.drafter
     return {role: _model(name) for role, name in names.items()}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from llm_specdec.bench import rules
 from llm_specdec.bench.rules import Case
-from llm_specdec.pairings.registry import BUILT_IN
+from llm_specdec.drafters.table import words
 
 
 def assemble(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def redact(bench: Mapping[str, Any]) -> dict[str, Any]:
     its architecture, bits, group size and fingerprint. For those who may not name their build."""
     conditions = bench["conditions"]
     said = [bench["pairing"], *(_pairing_of(config["name"]) for config in conditions["configs"])]
-    own = [name for name in dict.fromkeys(said) if name not in BUILT_IN]
+    own = [name for name in dict.fromkeys(said) if name not in words()]
     names = {name: f"pairing-{place}" for place, name in enumerate(own, 1)}
     for model in conditions["models"].values():
         names[Path(model["name"]).name] = names[model["name"]] = described(model)

@@ -10,6 +10,7 @@ from llm_specdec import receipts, settings
 from llm_specdec.backends import Plan, Request, Result, lane_of, plan
 from llm_specdec.backends.notices import shown
 from llm_specdec.backends.planning import effective
+from llm_specdec.drafters.table import KINDS, NONE
 from llm_specdec.pairings.registry import Pairing
 from llm_specdec.prompting import chat
 
@@ -81,7 +82,12 @@ def lanes(pairings: Sequence[Pairing], profile: str | None) -> list[Configuratio
     """The target alone, lookup, and the drafter of each of `pairings` (they share the target),
     at several draft lengths. The first gives the settings."""
     first = pairings[0]
-    drafted = {"lookup": replace(first, kind="lookup", drafter="lookup")} | {
+    weightless = [kind for kind in KINDS.values() if kind.is_word and not kind.has_weights]
+    drafted = {
+        kind.name: replace(first, kind=kind.name, drafter=kind.name)
+        for kind in weightless
+        if kind is not NONE
+    } | {
         pairing.name: replace(
             first,
             kind=pairing.kind,
@@ -91,7 +97,7 @@ def lanes(pairings: Sequence[Pairing], profile: str | None) -> list[Configuratio
             head=pairing.head,
         )
         for pairing in pairings
-        if pairing.kind not in ("none", "lookup")
+        if KINDS[pairing.kind].has_weights
     }
     return [alone(first, profile)] + [
         config(f"{name}:{length}", pairing, profile, draft_tokens=length)

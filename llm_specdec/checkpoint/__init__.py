@@ -1,17 +1,26 @@
-"""What a checkpoint is, from its files alone: no weights, no mlx.
+"""What a checkpoint holds, from its files alone: no weights, no mlx, and nothing of drafters.
 
-    read(folder) -> Anatomy                 what it is, in figures
-    kind_of(folder) -> Kind                 target, drafter or something else
+    contents_of(folder) -> Contents         config and tensors, or why it is no model
+    anatomy_of(contents) -> Anatomy         what it is, in figures
     fingerprint(folder) -> str              changes when the checkpoint does
     compare_tokenizers(a, b) -> list[str]   differences by content
 
-The parts: files (JSON, safetensors headers), kinds, heads, dflash, caches, weights, tokenizer,
-anatomy (all of them together), fingerprints, fit (does this drafter suit this target).
+The parts: files (JSON, safetensors headers), contents, caches, weights, tokenizer, anatomy (all
+of them together), fingerprints. `drafters.recognise` tells targets and drafters apart.
 """
 
-from llm_specdec.checkpoint.anatomy import Anatomy, read
+from llm_specdec.checkpoint.anatomy import TARGET, Anatomy, anatomy_of
+from llm_specdec.checkpoint.contents import NO_MODEL, Contents, contents_of
 from llm_specdec.checkpoint.fingerprints import fingerprint
-from llm_specdec.checkpoint.kinds import KIND_WORDS, kind_of
 from llm_specdec.checkpoint.tokenizer import compare_tokenizers
 
-__all__ = ["KIND_WORDS", "Anatomy", "compare_tokenizers", "fingerprint", "kind_of", "read"]
+__all__ = [
+    "NO_MODEL",
+    "TARGET",
+    "Anatomy",
+    "Contents",
+    "anatomy_of",
+    "compare_tokenizers",
+    "contents_of",
+    "fingerprint",
+]

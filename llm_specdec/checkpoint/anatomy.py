@@ -1,23 +1,20 @@
 """The anatomy of one folder: all that its files say, in figures."""
 
 import importlib.util
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from llm_specdec.checkpoint import agreement, caches, heads, weights
+from llm_specdec.checkpoint import agreement, caches, weights
 from llm_specdec.checkpoint import tokenizer as tokenizers
-from llm_specdec.checkpoint.dflash import DFlash, read_dflash
-from llm_specdec.checkpoint.files import (
-    Tensor,
-    check_config,
-    read_config,
-    read_json,
-    unknown_shards,
-)
-from llm_specdec.checkpoint.kinds import KIND_WORDS, Kind, contents
+from llm_specdec.checkpoint.contents import Contents
+from llm_specdec.checkpoint.files import Tensor, read_json, unknown_shards
 from llm_specdec.errors import CheckpointError
+
+TARGET = "target"  # the kind of a folder that holds a language model
 
 # Other names that mlx-lm 0.32 gives a model file (its MODEL_REMAPPING).
 _SAME_AS = {
@@ -33,7 +30,7 @@ class Anatomy:
     """What the files say a checkpoint is. Sizes in bytes, context in tokens."""
 
     folder: Path
-    kind: Kind
+    kind: str  # TARGET, or what a drafter's kind calls such files
     model_type: str
     architecture: str
     runnable: bool  # mlx-lm has a model file for this type
@@ -45,16 +42,25 @@ class Anatomy:
     layers: int
     vocab_size: int  # as padded in the config; what counts is the tokenizer
     tied_embeddings: bool
-    head: heads.Head | None
-    head_promised: int  # head layers that the config speaks of
-    head_width: int  # elements per token in the head's own cache
     caches: tuple[caches.CacheShape, ...] | None  # None: decided when loaded
     native_context: int | None
-    weight_bytes: int  # in memory as the language model, without head
+    weight_bytes: int  # in memory as the language model, without what lies apart
     pass_bytes: int  # read by one decoding pass
     output_bytes: int  # of these, the output head
-    dflash: DFlash | None = None
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...]
+    contents: Contents = field(repr=False, compare=False)
+    parts: Mapping[str, Any] = field(default_factory=dict)  # of drafters in the files, by kind
+
+    def problems(self) -> list[str]:
+        """Why mlx-lm cannot run it; [] when it can."""
+        if self.own_code:
+            return [
+                f"{self.folder.name} needs its own Python code ({self.own_code}), which is never "
+                "run here: use a build whose model type mlx-lm has"
+            ]
+        if not self.runnable:
+            return [f"mlx-lm has no model type {self.model_type!r}: update mlx-lm or use another"]
+        return []
 
     @cached_property
     def tokenizer(self) -> tokenizers.TokenizerFacts | None:
@@ -88,36 +94,39 @@ class Anatomy:
         )
 
 
-def read(folder: Path) -> Anatomy:
-    """The anatomy of a target or drafter, from its files alone, without loading a weight.
+def anatomy_of(
+    contents: Contents,
+    kind: str = TARGET,
+    apart: frozenset[str] = frozenset(),
+    parts: Mapping[str, Any] = MappingProxyType({}),
+    cached_as: str = "",
+) -> Anatomy:
+    """What a model is, from its files alone.
 
-    Raises CheckpointError when the folder holds no such model or a file is damaged.
+    apart: names of the tensors that are no part of the language model, a prediction head's.
+    cached_as: the model type whose caches it has, where mlx-lm does not run it itself.
     """
-    folder = Path(folder)
-    kind, everything = contents(folder)
-    if kind in ("adapter", "gguf", "pytorch", "empty", "unknown"):
-        raise CheckpointError(f"{folder}: {KIND_WORDS[kind]}")
-    path = folder / "config.json"
-    config = read_config(path)
-    text = _text_config(config)
-    check_config(path, text)
-    _agree(path, agreement.counts(text, everything))
-    head = heads.find(everything)
+    config, text, everything = contents.config, contents.text, contents.tensors
+    _agree(contents.folder, agreement.counts(text, everything))
     tied = bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", False)))
-    trunk = _trunk(everything, head, tied)
+    trunk = _trunk(everything, apart, tied)
     dtype = weights.dtype(trunk or everything, text)
     model_type = str(config.get("model_type") or "")
-    if kind == "target" and _runnable(model_type) and model_type not in caches.OTHERWISE:
-        _agree(path, agreement.problem(config, text, trunk))
-    found = _caches(kind, model_type, text, trunk, weights.element_bytes(dtype))
+    runnable = _runnable(model_type)
+    if kind == TARGET and runnable:
+        if model_type not in caches.OTHERWISE:
+            _agree(contents.folder, agreement.problem(config, text, trunk))
+        cached_as = _SAME_AS.get(model_type, model_type)
+    size = weights.element_bytes(dtype)
+    found = caches.layers(cached_as, text, trunk, size) if cached_as else None
     layers = text.get("num_hidden_layers") or len(found or ())
     return Anatomy(
-        folder=folder,
+        folder=contents.folder,
         kind=kind,
         model_type=model_type,
         architecture=str((config.get("architectures") or [""])[0]),
-        runnable=_runnable(model_type),
-        own_code=_own_code(config, folder),
+        runnable=runnable,
+        own_code=_own_code(config, contents.folder),
         parameters=weights.parameters(config, trunk),
         dtype=dtype,
         quantisation=weights.quantisation(config, everything),
@@ -125,53 +134,30 @@ def read(folder: Path) -> Anatomy:
         layers=layers,
         vocab_size=text.get("vocab_size") or 0,
         tied_embeddings=tied,
-        head=head,
-        head_promised=heads.promised(text) or heads.promised(config),
-        head_width=_head_width(text, everything, head),
         caches=found,
         native_context=text.get("max_position_embeddings"),
         weight_bytes=sum(tensor.nbytes for tensor in trunk.values()),
         pass_bytes=weights.pass_bytes(text, trunk, tied),
         output_bytes=weights.output_bytes(trunk, tied),
-        dflash=read_dflash(path, config, everything) if kind == "dflash" else None,
-        notes=_notes(folder, text, layers, found, everything),
+        notes=_notes(contents.folder, text, layers, found, everything),
+        contents=contents,
+        parts=parts,
     )
 
 
-def _agree(path: Path, problem: str) -> None:
+def _agree(folder: Path, problem: str) -> None:
     if problem:
+        path = folder / "config.json"
         raise CheckpointError(f"{path}: {problem}: take a whole build of one model")
 
 
-def _text_config(config: dict[str, Any]) -> dict[str, Any]:
-    keys = ("text_config", "llm_config", "transformer_layer_config")  # the last: `speculators`
-    nested = next((config[k] for k in keys if k in config), None)
-    return {**config, **nested} if isinstance(nested, dict) else config
-
-
-def _trunk(tensors: dict[str, Tensor], head: heads.Head | None, tied: bool) -> dict[str, Tensor]:
+def _trunk(tensors: dict[str, Tensor], apart: frozenset[str], tied: bool) -> dict[str, Tensor]:
     """The tensors that decoding keeps in memory: no head, no vision, no second output."""
-    skip = set(head.tensors) if head else set()
     return {
         name: tensor
         for name, tensor in tensors.items()
-        if name not in skip and weights.is_text(name) and not (tied and "lm_head." in name)
+        if name not in apart and weights.is_text(name) and not (tied and "lm_head." in name)
     }
-
-
-def _caches(
-    kind: Kind, model_type: str, text: dict[str, Any], trunk: dict[str, Tensor], size: int
-) -> tuple[caches.CacheShape, ...] | None:
-    if kind == "dflash":
-        return caches.layers("llama", text, trunk, size)  # keys and values by layer_types
-    if kind != "target" or not _runnable(model_type):
-        return None
-    return caches.layers(_SAME_AS.get(model_type, model_type), text, trunk, size)
-
-
-def _head_width(text: dict[str, Any], tensors: dict[str, Tensor], head: heads.Head | None) -> int:
-    own = {name: tensors[name] for name in head.tensors} if head else {}
-    return sum(layer.width for layer in caches.layers("", text, own, 2) or ())
 
 
 def _runnable(model_type: str) -> bool:

@@ -3,12 +3,15 @@
 import shlex
 from pathlib import Path
 
-from llm_specdec import checkpoint, hub, memory, settings
-from llm_specdec.checkpoint import Anatomy, fit
+from llm_specdec import hub, memory, settings
+from llm_specdec.checkpoint import Anatomy, fingerprint
 from llm_specdec.checks.finding import Finding, Findings
 from llm_specdec.console.sizes import gigabytes
+from llm_specdec.drafters import fit
+from llm_specdec.drafters.recognise import read
+from llm_specdec.drafters.table import KINDS, words
 from llm_specdec.errors import SpecdecError
-from llm_specdec.pairings.registry import BUILT_IN, Pairing
+from llm_specdec.pairings.registry import Pairing
 
 
 def one_pairing(pairing: Pairing) -> Findings:
@@ -31,8 +34,8 @@ def one_pairing(pairing: Pairing) -> Findings:
             "its bench results and card values are those of other weights",
             _again(pairing),
         )
-    target = checkpoint.read(folders["target"])
-    drafter = checkpoint.read(folders["drafter"]) if "drafter" in folders else None
+    target = read(folders["target"])
+    drafter = read(folders["drafter"]) if "drafter" in folders else None
     problems = list(_misfits(pairing, target, drafter))
     yield from problems
     yield from _space(pairing, target, drafter)
@@ -41,13 +44,13 @@ def one_pairing(pairing: Pairing) -> Findings:
 
 
 def _roles(pairing: Pairing) -> dict[str, str]:
-    drafter = {} if pairing.drafter in BUILT_IN else {"drafter": pairing.drafter}
+    drafter = {} if pairing.drafter in words() else {"drafter": pairing.drafter}
     return {"target": pairing.target, **drafter}
 
 
 def _changed(pairing: Pairing, role: str, folder: Path) -> bool:
     known = pairing.fingerprints.get(role)
-    return known is not None and known != checkpoint.fingerprint(folder)
+    return known is not None and known != fingerprint(folder)
 
 
 def _again(pairing: Pairing, drafter: str | None = None) -> str:
@@ -69,9 +72,9 @@ def _remove(pairing: Pairing) -> str:
 
 def _misfits(pairing: Pairing, target: Anatomy, drafter: Anatomy | None) -> Findings:
     problems = fit.target_problems(target)
-    if pairing.kind == "mtp" and not (target.head and target.head.usable):
-        problems = [*problems, "the prediction head it drafts with is not in the files"]
-    if drafter is not None and not problems:
+    if drafter is None:
+        problems = [*problems, *KINDS[pairing.kind].mismatches(target, None)]
+    elif not problems:
         problems = fit.mismatches(target, drafter)
     for problem in problems:
         why = "target and drafter do not fit (any more): it cannot run"
@@ -87,9 +90,9 @@ def _space(pairing: Pairing, target: Anatomy, drafter: Anatomy | None) -> Findin
             target,
             drafter,
             tokens,
+            lane=pairing.kind,
             drafter_bits=pairing.drafter_bits,
             drafter_group_size=pairing.drafter_group_size,
-            head=pairing.kind == "mtp",
         )
         return need.total <= limit.nbytes
 

@@ -12,6 +12,7 @@ from llm_specdec.cli.output import json_option, print_json, warn
 from llm_specdec.cli.pairings import other_models
 from llm_specdec.cli.show import show_head
 from llm_specdec.console.text import echo
+from llm_specdec.drafters.table import KINDS, words
 from llm_specdec.errors import SpecdecError, UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.choose import Choice, choose
@@ -25,7 +26,7 @@ from llm_specdec.pairings.registry import Pairing, Registry
     "--drafter",
     default="auto",
     show_default=True,
-    metavar="PATH_OR_REPO|mtp|lookup|none|auto",
+    metavar="|".join(["PATH_OR_REPO", *reversed(words()), "auto"]),
     help="What proposes tokens. auto: the target's own head, otherwise a drafter that is "
     "registered for this target, otherwise lookup",
 )
@@ -103,7 +104,7 @@ def add_command(
         disabled_reason=chosen.disabled_reason,
         added=datetime.now(UTC).isoformat(timespec="seconds"),
         fingerprints=chosen.fingerprints,
-        head=head_findings(chosen) if calibrate and chosen.kind == "mtp" else {},
+        head=head_findings(chosen) if calibrate and KINDS[chosen.kind].readings else {},
     )
     card = card_values.read_card(name, chosen.target)
     taken = card is not None and card_values.agreed(card, yes)
@@ -114,10 +115,11 @@ def add_command(
 
 def check_bits(chosen: Choice) -> None:
     """Raises UsageError where there is nothing that --drafter-bits could quantise."""
-    if chosen.kind in ("lookup", "none"):
-        raise UsageError(f"--drafter-bits needs a drafter with weights, and {chosen.kind} has none")
-    if chosen.kind == "mtp":
-        raise UsageError("the target's own head loads as it is stored: leave --drafter-bits out")
+    kind = KINDS[chosen.kind]
+    if not kind.has_weights:
+        raise UsageError(f"--drafter-bits needs a drafter with weights, and {kind.name} has none")
+    if chosen.drafter == kind.name:
+        raise UsageError(f"{kind.lane_words} loads as it is stored: leave --drafter-bits out")
     if chosen.stored_bits:
         raise UsageError(
             f"{chosen.drafter} is stored in {chosen.stored_bits} bits already: "
@@ -128,15 +130,17 @@ def check_bits(chosen: Choice) -> None:
 def head_findings(chosen: Choice) -> dict[str, Any]:
     """Which hidden states suit the target's own head; nothing, and a warning, where that
     cannot be tried: the head then reads what its layout says."""
-    from llm_specdec import checkpoint, memory
+    from llm_specdec import memory
+    from llm_specdec.drafters.recognise import read
     from llm_specdec.hub import locate
 
     folder = locate(chosen.target, offline=True)
     try:
-        memory.check(memory.estimate(checkpoint.read(folder), None, tokens=512), memory.budget())
-        from llm_specdec.engine.calibrate import calibrate
+        need = memory.estimate(read(folder), None, tokens=512, lane=chosen.kind)
+        memory.check(need, memory.budget())
+        from llm_specdec.engine.session import Weights, load
 
-        reads, acceptance = calibrate(folder)
+        reads, acceptance = KINDS[chosen.kind].calibrate(load(Weights(folder, chosen.kind)))
     except SpecdecError as error:
         warn(f"the head was not tried with this target: {error}")
         return {}
@@ -206,7 +210,7 @@ def report(pairing: Pairing, choice: Choice, card: Card | None, as_json: bool) -
     echo(f"{pairing.name}: target {pairing.target}{drafter}")
     echo(f"lane {pairing.kind} ({choice.why}), draft tokens {pairing.draft_tokens}")
     if pairing.head:
-        echo(f"head reads {show_head(pairing.head)}")
+        echo(f"head reads {show_head(pairing)}")
     if not pairing.enabled:
         echo(f"disabled: {pairing.disabled_reason}: llm specdec bench {pairing.name} --gate 15")
     if card:

@@ -6,10 +6,13 @@ from typing import Any
 import click
 
 from llm_specdec import memory
-from llm_specdec.checkpoint import Anatomy, fit, read
+from llm_specdec.checkpoint import TARGET, Anatomy
 from llm_specdec.cli.inspect_text import lines
 from llm_specdec.cli.output import print_json
 from llm_specdec.console.text import echo
+from llm_specdec.drafters import fit
+from llm_specdec.drafters.recognise import read
+from llm_specdec.drafters.table import KINDS, of_files
 
 CONTEXTS = (4096, 32768)  # tokens; the full context is added
 
@@ -64,9 +67,13 @@ def report(target: Anatomy, drafter: Anatomy | None, context: int | None) -> dic
     data["draft_cost"] = asdict(cost) if cost else None
     data["problems"] = problems
     data["warnings"] = [] if problems else fit.warnings(target, drafter)
-    if drafter is not None and not problems and (place := fit.placement(target, drafter)):
+    if (
+        drafter is not None
+        and not problems
+        and (place := of_files(drafter.kind).placement(target, drafter))
+    ):
         data["warnings"].append(place)
-    if target.kind == "target":
+    if target.kind == TARGET:
         pair = drafter if data.get("drafter", {}).get("match") else None
         data["memory"] = _memory(target, pair, context)
         data["lane"] = None if fit.target_problems(target) else asdict(fit.recommend(target, pair))
@@ -74,11 +81,11 @@ def report(target: Anatomy, drafter: Anatomy | None, context: int | None) -> dic
 
 
 def describe(found: Anatomy) -> dict[str, Any]:
-    head, quantisation, tokenizer = found.head, found.quantisation, found.tokenizer
+    quantisation, tokenizer = found.quantisation, found.tokenizer
     return {
         "name": found.folder.name,
         "kind": found.kind,
-        "helper": found.kind != "target",
+        "helper": found.kind != TARGET,
         "architecture": found.architecture,
         "model_type": found.model_type,
         "runnable": found.runnable,
@@ -100,16 +107,7 @@ def describe(found: Anatomy) -> dict[str, Any]:
         "layers": found.layers,
         "vocab_size": found.vocab_size,
         "tied_embeddings": found.tied_embeddings,
-        "head": head
-        and {
-            "layout": head.layout,
-            "layers": head.depth,
-            "tensors": len(head.tensors),
-            "bytes": head.nbytes,
-            "files": list(head.where),
-            "missing": list(head.missing),
-        },
-        "head_promised": found.head_promised,
+        **{key: told for kind in KINDS.values() for key, told in kind.inspected(found).items()},
         "caches": None
         if found.caches is None
         else [{"kind": layer.kind, "window": layer.window} for layer in found.caches],
@@ -117,7 +115,6 @@ def describe(found: Anatomy) -> dict[str, Any]:
         "native_context": found.native_context,
         "weight_bytes": found.weight_bytes,
         "kv_bytes_per_token": found.kv_bytes_per_token,
-        "dflash": found.dflash and asdict(found.dflash),
         "notes": list(found.notes),
     }
 

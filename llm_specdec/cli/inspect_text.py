@@ -5,10 +5,11 @@ from collections import Counter
 from itertools import groupby
 from typing import Any
 
-from llm_specdec.checkpoint import KIND_WORDS
+from llm_specdec.checkpoint import TARGET
 from llm_specdec.cli.output import WIDTH
 from llm_specdec.console.sizes import gigabytes
 from llm_specdec.console.text import one_line
+from llm_specdec.drafters.table import KINDS, of_files
 
 
 def lines(data: dict[str, Any]) -> list[str]:
@@ -16,8 +17,8 @@ def lines(data: dict[str, Any]) -> list[str]:
     found = _described(data["target"], data.get("memory", {}).get("context"))
     if "memory" in data:
         found += _memory_lines(data["memory"])
-    if data["target"]["kind"] != "target":
-        kind = KIND_WORDS[data["target"]["kind"]]
+    if data["target"]["kind"] != TARGET:
+        kind = of_files(data["target"]["kind"]).files_words
         found.append(_row("lane", f"{kind}: a helper, never a target"))
     elif data["lane"]:
         found.append(_row("lane", f"{data['lane']['kind']}: {data['lane']['reason']}"))
@@ -50,20 +51,21 @@ def _wrapped(line: str) -> list[str]:
 
 
 def _described(found: dict[str, Any], configured: int | None = None) -> list[str]:
+    kind = of_files(found["kind"])
     rows = {
-        "kind": KIND_WORDS[found["kind"]],
+        "kind": kind.files_words,
         "architecture": _architecture(found),
         "parameters": f"{_count(found['parameters'])}, {found['dtype']}",
         "quantised": _quantised(found["quantisation"]),
-        "head": _head(found),
+        **{label: said for each in KINDS.values() for label, said in each.rows(found).items()},
         "caches": _caches(found["caches"]),
         "tokenizer": _tokenizer(found["tokenizer"]),
         "context": _context(found["native_context"], configured),
         "weights": gigabytes(found["weight_bytes"]),
         "KV per token": _kv(found["kv_bytes_per_token"]),
     }
-    if found["kind"] == "mtp-sidecar":
-        rows = {key: rows[key] for key in ("kind", "quantised", "head")}
+    if kind.only_rows:
+        rows = {label: rows[label] for label in kind.only_rows}
     notes = [_row("note", note) for note in found["notes"]]
     return [found["name"], *(_row(*row) for row in rows.items()), *notes]
 
@@ -76,7 +78,7 @@ def _context(native: int | None, configured: int | None) -> str:
 def _architecture(found: dict[str, Any]) -> str:
     name = found["architecture"] or "unnamed"
     code = ", needs its own code" if found["own_code"] else ""
-    known = "" if found["runnable"] or found["kind"] != "target" else ", unknown to mlx-lm"
+    known = "" if found["runnable"] or found["kind"] != TARGET else ", unknown to mlx-lm"
     shape = f"{found['layers']} layers, hidden {found['hidden_size']}"
     return f"{name} ({found['model_type']}{known}{code}), {shape}"
 
@@ -95,21 +97,6 @@ def _quantised(found: dict[str, Any] | None) -> str:
     if found["config_bits"]:
         base += f"; the config says {found['config_bits']}"
     return base
-
-
-def _head(found: dict[str, Any]) -> str:
-    head = found["head"]
-    if head is None:
-        promised = found["head_promised"]
-        return "none" + (f" (the config promises {promised}, the files lack it)" * bool(promised))
-    parts = [
-        head["layout"],
-        f"{head['layers']} layer{'s' * (head['layers'] != 1)}",
-        f"{head['tensors']} tensors",
-        f"{gigabytes(head['bytes'])} in {', '.join(head['files'])}",
-    ]
-    lacks = f"; lacks {', '.join(head['missing'])}" if head["missing"] else ""
-    return ", ".join(parts) + lacks
 
 
 def _caches(caches: list[dict[str, Any]] | None) -> str:

@@ -13,8 +13,8 @@ import llm
 from llm_specdec import receipts
 from llm_specdec.cli.output import json_option, print_json, table
 from llm_specdec.console.text import echo
+from llm_specdec.drafters.table import lanes
 from llm_specdec.errors import LogError, UsageError
-from llm_specdec.pairings.registry import BUILT_IN, KINDS
 from llm_specdec.receipts import SORTS, Logged, line
 
 LAST = 3  # runs that are shown when nothing else is asked for
@@ -66,7 +66,7 @@ def model_id(name: str) -> str:
     help=f"Number of runs; 0 for all  [default: {LAST}; all with --since or --stats]",
 )
 @click.option("-m", "--model", help="Only runs of this model id or alias")
-@click.option("--lane", type=click.Choice([*BUILT_IN, *KINDS]), help="Only runs of this lane")
+@click.option("--lane", type=click.Choice(lanes()), help="Only runs of this lane")
 @click.option(
     "--since", type=when, metavar="WHEN", help="Only runs since 30m, 1h, 2d ago, or a date"
 )

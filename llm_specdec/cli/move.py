@@ -4,15 +4,18 @@ from collections.abc import Iterator
 
 import click
 
-from llm_specdec import checkpoint, hub
+from llm_specdec import hub
 from llm_specdec.adapter import mentions
+from llm_specdec.checkpoint import Anatomy
 from llm_specdec.cli.add import check_names
 from llm_specdec.cli.output import confirm, done, json_option, on_terminal, warn, yes_option
 from llm_specdec.console.text import echo
+from llm_specdec.drafters.recognise import read
+from llm_specdec.drafters.table import words
 from llm_specdec.errors import CheckFailed, PairingError, SpecdecError, UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.choose import Choice, choose
-from llm_specdec.pairings.registry import BUILT_IN, Pairing, Registry
+from llm_specdec.pairings.registry import Pairing, Registry
 from llm_specdec.prefix_cache import limits
 
 
@@ -60,7 +63,7 @@ def move_command(
 
 def _chosen(found: Registry, pairing: Pairing, target: str | None, drafter: str | None) -> Choice:
     """Target and drafter where they are now. Raises SpecdecError where they do not fit."""
-    if drafter and pairing.drafter in BUILT_IN:
+    if drafter and pairing.drafter in words():
         raise UsageError(f"{pairing.name} has no drafter of its own files: leave --drafter out")
     chosen = choose(found, target or pairing.target, drafter or pairing.drafter, force=True)
     if chosen.kind != pairing.kind:
@@ -86,7 +89,7 @@ def _differences(pairing: Pairing, chosen: Choice) -> Iterator[str]:
 def _what_differs(before: str, after: str) -> str:
     """In figures, where the old files are still there."""
     try:
-        old, new = (checkpoint.read(hub.locate(place, offline=True)) for place in (before, after))
+        old, new = (read(hub.locate(place, offline=True)) for place in (before, after))
     except SpecdecError:
         return "its weights, configuration or tokenizer are others"
     figures = {
@@ -101,7 +104,7 @@ def _what_differs(before: str, after: str) -> str:
     return ", ".join(said) or "of the same shape, with other weights or another tokenizer"
 
 
-def _precision(found: checkpoint.Anatomy) -> str:
+def _precision(found: Anatomy) -> str:
     packed = found.quantisation
     return f"{packed.bits} bits" if packed else found.dtype
 

@@ -17,6 +17,7 @@ from llm_specdec.cli.key_values import (
 from llm_specdec.cli.output import counted, json_option, print_json, table, warn
 from llm_specdec.console.sizes import gigabytes
 from llm_specdec.console.text import echo
+from llm_specdec.drafters.table import words
 from llm_specdec.errors import CheckFailed, LogError, SpecdecError, UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.choose import GATE_FIRST
@@ -82,7 +83,7 @@ def _list_table(pairings: list[Pairing], helpers: set[str]) -> list[str]:
     for p in pairings:
         lane = p.kind if p.enabled else f"[{p.kind}]"
         mark = "*" if p.deviations else ""
-        drafter = "" if p.drafter in registry.BUILT_IN else p.drafter
+        drafter = "" if p.drafter in words() else p.drafter
         helper = " (helper)" if p.drafter in helpers else ""
         profiles = (f"{name}{'*' * bool(q.deviations)}" for name, q in p.profiles.items())
         size = weight_bytes(p)
@@ -96,14 +97,14 @@ def weight_bytes(pairing: Pairing) -> int | None:
     """Bytes of target and drafter together, None where their files are not here."""
     from llm_specdec import hub
 
-    external = pairing.drafter not in registry.BUILT_IN
+    external = pairing.drafter not in words()
     try:
         return memory.resident(
             hub.locate(pairing.target, offline=True),
             hub.locate(pairing.drafter, offline=True) if external else None,
+            pairing.kind,
             pairing.drafter_bits,
             pairing.drafter_group_size,
-            head=pairing.kind == "mtp",
         )
     except SpecdecError:
         return None  # doctor says what is wrong with them
@@ -111,7 +112,7 @@ def weight_bytes(pairing: Pairing) -> int | None:
 
 def _listed_elsewhere(found: registry.Registry) -> set[str]:
     """Drafters that another plugin lists as models of their own."""
-    drafters = {p.drafter for p in found.pairings.values()} - set(registry.BUILT_IN)
+    drafters = {p.drafter for p in found.pairings.values()} - set(words())
     return drafters & other_models(found) if drafters else set()
 
 

@@ -7,6 +7,7 @@ import click
 from llm_specdec import settings
 from llm_specdec.cli.output import json_option, print_json, show_value, table
 from llm_specdec.console.text import echo
+from llm_specdec.drafters.table import KINDS
 from llm_specdec.errors import UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import Pairing
@@ -41,7 +42,7 @@ def show_command(name: str, with_costs: bool, recalibrate: bool, as_json: bool) 
     for role, print_ in pairing.fingerprints.items():
         echo(f"{role + ' fingerprint':<20}{print_[:16]}")
     if pairing.head:
-        echo(f"{'head reads':<20}{show_head(pairing.head)}")
+        echo(f"{'head reads':<20}{show_head(pairing)}")
     show_settings("settings", pairing.settings, pairing.deviations)
     for profile, own in pairing.profiles.items():
         show_settings(f"profile {profile}", own.settings, own.deviations)
@@ -57,9 +58,9 @@ def _show_card(pairing: Pairing) -> None:
     echo("\n".join(card_values.report(pairing.name, kept.card, kept.taken)))
 
 
-def show_head(head: dict[str, Any]) -> str:
+def show_head(pairing: Pairing) -> str:
     """What calibration chose, and the acceptance that each choice gave."""
-    names = {"final_norm": "after the final norm", "last_layer": "before the final norm"}
+    head, names = pairing.head, KINDS[pairing.kind].readings
     rates = [f"{names[key]} {rate:.0%}" for key, rate in head.get("acceptance", {}).items()]
     return f"states {names[head['reads']]}" + (f" (accepted: {', '.join(rates)})" if rates else "")
 

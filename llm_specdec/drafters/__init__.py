@@ -1,4 +1,11 @@
-"""Drafters, one folder for each kind: lookup, model, mtp, dflash.
+"""Drafters, one folder for each kind.
 
-shortlist   drafting over the common tokens alone
+A folder's `__init__` is the face of its kind: plain Python, read without loading an engine. Its
+tensors lie beside it and are imported by `Kind.load`, once something runs.
+
+kind        what the package asks of a kind, with the answers that most kinds give
+table       the kinds there are, the only list of them
+recognise   a folder, as a target or as a drafter of some kind
+fit         which drafter suits which target, what a draft costs, which lane is best
+common      what the tensors of several kinds share
 """

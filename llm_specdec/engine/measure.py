@@ -27,8 +27,9 @@ class Loaded(Protocol):
 
 
 def measure(loaded: Loaded, drafts: int, longest: int, kv_bits: int | None = None) -> Costs:
-    """Time drafts of up to `drafts` tokens, and greedy verify passes over up to `longest` draft
-    tokens (lookup may propose more than the drafter), at a short and a long context.
+    """Time drafts of up to `drafts` tokens (0: they cost nothing), and greedy verify passes over
+    up to `longest` draft tokens (a helper may propose more than the drafter), at a short and a
+    long context.
 
     Timings are of this moment: on a busy machine they are worth repeating.
     """
@@ -39,7 +40,7 @@ def measure(loaded: Loaded, drafts: int, longest: int, kv_bits: int | None = Non
         cache = _filled(target, context, kv_bits, longest)
         widest = [*(width for width in widths if width <= longest), longest + 1]
         verify.append(_verify_curve(target, cache, context, widest))
-        if drafter is not None and drafter.kind != "lookup":
+        if drafter is not None and drafts:
             draft.append(_draft_curve(target, drafter, cache, context, drafts))
     return Costs(
         contexts,

@@ -6,6 +6,7 @@ same lengths, so sampled text can be repeated (DESIGN §4.5).
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, Protocol
 
 from llm_specdec.engine.costs import Costs
@@ -13,7 +14,6 @@ from llm_specdec.engine.costs import Costs
 DECAY = 0.97  # a round's weight in the running acceptance, per later round: the last ~33 count
 OTHER_DECAY = 0.985  # the same, per round in which another source drafted or none
 PRIOR_RATE = 0.4  # acceptance believed before anything was seen
-PRIOR_RATES = {"lookup-long": 0.8}  # where it is known better: a long match mostly goes on
 PRIOR_WEIGHT = 2.0  # rounds that this belief is worth
 HISTORY_WEIGHT = 8.0  # rounds that the pairing's logged history is worth
 REPICK = 4  # rounds a chosen length stands before another may replace it
@@ -112,13 +112,15 @@ class Auto:
         costs: Costs,
         limits: Mapping[str, int],
         history: Sequence[tuple[int, int]] = (),
+        priors: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """limits: the longest draft by source. history: (accepted, drafted) by position, of
-        earlier runs of the first source."""
+        earlier runs of the first source. priors: acceptance by source, where it is known better
+        than PRIOR_RATE."""
         self.longest = max(limits.values())
         self._limits, self._costs = limits, costs
         self._acceptance = {
-            source: Acceptance(() if i else history, PRIOR_RATES.get(source, PRIOR_RATE))
+            source: Acceptance(() if i else history, priors.get(source, PRIOR_RATE))
             for i, source in enumerate(limits)
         }
         self._chosen: dict[str, int] = {}

@@ -11,11 +11,8 @@ import mlx.core as mx
 from llm_specdec.constraints import grammar as grammars
 from llm_specdec.constraints.forced_completion import TokenTable
 from llm_specdec.constraints.grammar import GrammarConstraint
-from llm_specdec.drafters.dflash import drafter as dflash
-from llm_specdec.drafters.lookup.drafter import LONG_MATCH, LookupDrafter
-from llm_specdec.drafters.model.drafter import ModelDrafter
-from llm_specdec.drafters.mtp import load_head
-from llm_specdec.engine import target as targets
+from llm_specdec.drafters.common import language_model
+from llm_specdec.drafters.table import HELPER, KINDS
 from llm_specdec.engine.costs import Costs
 from llm_specdec.engine.drafter import Drafter
 from llm_specdec.engine.hardware import device
@@ -30,15 +27,11 @@ from llm_specdec.engine.states import Prefixes
 from llm_specdec.engine.target import Target
 from llm_specdec.errors import UsageError
 
-# Where costs could not be measured: long enough to pay, short enough not to hurt.
-FALLBACK = {"none": 0, "lookup": 8, "model": 2, "mtp": 2, "dflash": 3}
-LONGEST = {"none": 0, "lookup": 15, "lookup-long": 15, "model": 7, "mtp": 5, "dflash": 7}
-
 
 @dataclass(frozen=True)
 class Weights:
-    """What a session holds in memory. `drafter` is a folder for the kinds `model` and
-    `dflash`, else None."""
+    """What a session holds in memory. `drafter` is the folder of one that has files of its own,
+    else None."""
 
     target: Path
     kind: str = "none"
@@ -128,8 +121,8 @@ class Session:
         policy = self._policy(draft_tokens, costs, history)
         cache = RollbackCache(self.target.model, kv_bits=kv_bits, max_draft=max(policy.longest, 1))
         mx.reset_peak_memory()
-        helps_out = policy.adapts and self.weights.kind in ("model", "mtp", "dflash")
-        lookup = LookupDrafter(LONG_MATCH) if helps_out else None
+        helped = policy.adapts and KINDS[self.weights.kind].helped
+        lookup = HELPER.load_helper() if helped else None
         return Run(self.target, cache, self.drafter, policy, request, timer, lookup, prefix_cache)
 
     def _check_bias(self, sampling: Sampling) -> None:
@@ -142,7 +135,9 @@ class Session:
 
     def costs(self, kv_bits: int | None = None) -> Costs:
         """Measure rounds on this machine; takes a few seconds."""
-        return measure(self, self._limits[self.weights.kind], self.longest, kv_bits)
+        kind = KINDS[self.weights.kind]
+        drafts = self._limits[kind.name] if kind.has_weights else 0
+        return measure(self, drafts, self.longest, kv_bits)
 
     @property
     def longest(self) -> int:
@@ -152,10 +147,11 @@ class Session:
     @property
     def _limits(self) -> dict[str, int]:
         """The longest draft that `auto` asks for, by source, the drafter's own first."""
-        kind = self.weights.kind
         most = self.drafter.max_draft if self.drafter else None
-        own = LONGEST[kind] if most is None else min(LONGEST[kind], most)
-        return {kind: own} | ({"lookup-long": LONGEST["lookup-long"]} if self.drafter else {})
+        return {
+            source.name: source.longest if most is None else min(source.longest, most)
+            for source in KINDS[self.weights.kind].sources
+        } | ({HELPER.helps.name: HELPER.helps.longest} if KINDS[self.weights.kind].helped else {})
 
     def _policy(
         self, draft_tokens: int | str, costs: Costs | None, history: Sequence[tuple[int, int]]
@@ -163,9 +159,11 @@ class Session:
         if draft_tokens != "auto":
             return Fixed(int(draft_tokens) if self.drafter else 0)
         if costs is None:
-            kind = self.weights.kind
-            return Fixed(min(FALLBACK[kind], self._limits[kind]))
-        return Auto(costs, self._limits, history)
+            kind = KINDS[self.weights.kind]
+            return Fixed(min(kind.fallback, self._limits[kind.name]))
+        sources = (*KINDS[self.weights.kind].sources, HELPER.helps)
+        priors = {source.name: source.prior for source in sources if source.prior is not None}
+        return Auto(costs, self._limits, history, priors)
 
 
 # Weights stay in memory for the life of the process: llm makes new model objects all the time.
@@ -180,27 +178,11 @@ def load(weights: Weights) -> Session:
     if weights not in _loaded:
         device.wire()
         target = _target(weights.target)
-        _loaded[weights] = Session(weights, target, load_drafter(weights, target))
+        _loaded[weights] = Session(weights, target, KINDS[weights.kind].load(weights, target))
     return _loaded[weights]
 
 
 @functools.cache
 def _target(folder: Path) -> Target:
     """Pairings of one target share its weights."""
-    return targets.load(folder)
-
-
-def load_drafter(weights: Weights, target: Target) -> Drafter | None:
-    """A drafter for one run at a time; raises as `load` does."""
-    if weights.kind == "lookup":
-        return LookupDrafter()
-    if weights.kind == "mtp":
-        return load_head(weights.target, target, weights.reads)
-    bits, group = weights.drafter_bits, weights.drafter_group_size or 64
-    if weights.kind == "model":
-        assert weights.drafter is not None
-        return ModelDrafter(targets.load(weights.drafter, bits, group), target.vocab_size)
-    if weights.kind == "dflash":
-        assert weights.drafter is not None
-        return dflash.load(weights.drafter, target, bits, group, shortlist=True)
-    return None
+    return language_model.load(folder)

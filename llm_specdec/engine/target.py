@@ -13,7 +13,7 @@ from mlx.nn.layers.base import Module
 from mlx.nn.layers.quantized import quantize
 from mlx_lm.utils import _get_classes, load_config, load_model, load_tokenizer
 
-from llm_specdec.checkpoint import files, heads
+from llm_specdec.checkpoint import files
 from llm_specdec.engine.hardware import eager_dispatch, skinny_matmul
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.taps import evaluate, modules_of, trunk
@@ -107,13 +107,19 @@ class Target:
         return found[0] if found else self._embedding
 
 
-def load(folder: Path, bits: int | None = None, group_size: int = 64) -> Target:
+def load(
+    folder: Path,
+    bits: int | None = None,
+    group_size: int = 64,
+    apart: frozenset[str] = frozenset(),
+) -> Target:
     """Load weights into memory; with `bits` the matrices are quantised, as for a drafter.
 
+    apart: names of tensors in the files that are no part of the language model.
     Raises: CheckpointError, UnsupportedError (no such architecture in mlx-lm).
     """
     try:
-        model, config = load_model(folder, get_model_classes=_without(_head_tensors(folder)))
+        model, config = load_model(folder, get_model_classes=_without(apart))
     except FileNotFoundError as error:
         raise CheckpointError(f"{folder} holds no model that can be loaded: {error}") from error
     except (
@@ -143,11 +149,6 @@ def _quantise(model: Module, bits: int, group_size: int) -> None:
         return hasattr(module, "to_quantized") and module["weight"].shape[-1] % group_size == 0
 
     quantize(model, group_size, bits, class_predicate=fits)
-
-
-def _head_tensors(folder: Path) -> frozenset[str]:
-    found = heads.find(files.read_tensors(files.weight_files(folder)))
-    return frozenset(found.tensors if found else ())
 
 
 def _without(names: frozenset[str]) -> ModelClasses:

@@ -3,10 +3,13 @@
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from llm_specdec import checkpoint, hub
-from llm_specdec.checkpoint import Anatomy, fit
+from llm_specdec import hub
+from llm_specdec.checkpoint import Anatomy, fingerprint
+from llm_specdec.drafters import fit
+from llm_specdec.drafters.recognise import read
+from llm_specdec.drafters.table import KINDS, of_files, words
 from llm_specdec.errors import PairingError, SpecdecError, UnsupportedError
-from llm_specdec.pairings.registry import BUILT_IN, Pairing, Registry
+from llm_specdec.pairings.registry import Pairing, Registry
 
 GATE_FIRST = "a drafter beside the target's own head must pass its gate first"
 
@@ -34,18 +37,16 @@ def choose(found: Registry, target: str, drafter: str, *, force: bool = False) -
     Raises: HubError, CheckpointError, UnsupportedError, PairingError.
     """
     folder = hub.locate(target)
-    read = checkpoint.read(folder)
-    if problems := fit.target_problems(read):
+    anatomy = read(folder)
+    if problems := fit.target_problems(anatomy):
         raise UnsupportedError(problems[0])
     name = as_stored(target)
-    choice = Choice(name, drafter, drafter, "as asked", {"target": checkpoint.fingerprint(folder)})
+    choice = Choice(name, drafter, drafter, "as asked", {"target": fingerprint(folder)})
     if drafter == "auto":
-        return _automatic(choice, read, found)
-    if drafter == "mtp":
-        return _own_head(choice, read)
-    if drafter in BUILT_IN:
-        return choice
-    return _external(choice, read, drafter, force)
+        return _automatic(choice, anatomy, found)
+    if drafter in words():
+        return _of_target(choice, anatomy)
+    return _external(choice, anatomy, drafter, force)
 
 
 def as_stored(path_or_repo: str) -> str:
@@ -55,9 +56,9 @@ def as_stored(path_or_repo: str) -> str:
 
 
 def _automatic(choice: Choice, target: Anatomy, found: Registry) -> Choice:
+    if own := fit.shipped(target):
+        return replace(choice, drafter=own.kind, kind=own.kind, why=own.reason)
     lane = fit.recommend(target)
-    if lane.kind == "mtp":
-        return replace(choice, drafter="mtp", kind="mtp", why=lane.reason)
     why = lane.reason
     for known in _registered(found, choice.target):
         try:
@@ -71,7 +72,7 @@ def _automatic(choice: Choice, target: Anatomy, found: Registry) -> Choice:
                 bits=known.drafter_bits,
                 group_size=known.drafter_group_size,
             )
-    return replace(choice, drafter="lookup", kind="lookup", why=why)
+    return replace(choice, drafter=lane.kind, kind=lane.kind, why=why)
 
 
 def _registered(found: Registry, target: str) -> list[Pairing]:
@@ -79,45 +80,39 @@ def _registered(found: Registry, target: str) -> list[Pairing]:
     return [
         pairing
         for pairing in found.pairings.values()
-        if pairing.target == target and pairing.drafter not in BUILT_IN and pairing.enabled
+        if pairing.target == target and pairing.drafter not in words() and pairing.enabled
     ]
 
 
-def _own_head(choice: Choice, target: Anatomy) -> Choice:
-    lane = fit.recommend(target)
-    if lane.kind != "mtp":
-        raise PairingError(f"{target.folder.name}: {lane.reason.split(',')[0]}: use --drafter auto")
-    return replace(choice, why=lane.reason)
-
-
-def _computable(folder: Path) -> None:
-    """Refuse now what the engine would refuse at the first prompt."""
-    from llm_specdec.drafters.dflash import config
-
-    config.read(folder)
+def _of_target(choice: Choice, target: Anatomy) -> Choice:
+    """A kind that needs no files but the target's."""
+    kind = KINDS[choice.kind]
+    if lacking := kind.lacking(target):
+        raise PairingError(f"{target.folder.name}: {lacking.split(',')[0]}: use --drafter auto")
+    return replace(choice, why=kind.shipped(target) or choice.why)
 
 
 def _external(choice: Choice, target: Anatomy, drafter: str, force: bool) -> Choice:
-    objection = fit.head_objection(target)
+    objection = fit.objection(target)
     if objection and not force:
         raise PairingError(f"{objection}, or --force it")
     folder = hub.locate(drafter)
-    read = checkpoint.read(folder)
-    if advice := fit.placement(target, read):
+    anatomy = read(folder)
+    kind = of_files(anatomy.kind)
+    if advice := kind.placement(target, anatomy):
         raise PairingError(advice)
-    if differences := fit.mismatches(target, read):
+    if differences := fit.mismatches(target, anatomy):
         raise PairingError(
-            f"{read.folder.name} does not fit {target.folder.name}: {differences[0]}"
+            f"{anatomy.folder.name} does not fit {target.folder.name}: {differences[0]}"
         )
-    if read.kind == "dflash":
-        _computable(folder)
+    kind.check(folder)  # refuse now what would be refused at the first prompt
     return replace(
         choice,
         drafter=as_stored(drafter),
-        kind=fit.lane_of(read.kind),
+        kind=kind.name,
         why="it fits the target",
-        fingerprints={**choice.fingerprints, "drafter": checkpoint.fingerprint(folder)},
+        fingerprints={**choice.fingerprints, "drafter": fingerprint(folder)},
         disabled_reason=GATE_FIRST if objection else "",
-        stored_bits=read.quantisation.bits if read.quantisation else None,
-        warnings=fit.warnings(target, read),
+        stored_bits=anatomy.quantisation.bits if anatomy.quantisation else None,
+        warnings=fit.warnings(target, anatomy),
     )

@@ -57,13 +57,13 @@ def is_helper(entry: Any, drafters: set[str]) -> bool:
 
 
 def _is_drafter(model_id: str) -> bool:
-    from llm_specdec.checkpoint import kind_of
+    from llm_specdec.drafters.recognise import is_drafter
 
     folder = downloaded(model_id)
     if folder is None:
         return False
     try:
-        return kind_of(folder) in ("dflash", "mtp-sidecar", "foreign-drafter")
+        return is_drafter(folder)
     except SpecdecError:
         return False  # not ours to complain about here
 

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from llm_specdec import checkpoint
 from llm_specdec.checkpoint import files
+from llm_specdec.drafters import recognise
 from llm_specdec.errors import CheckpointError
 from tests.support.checkpoints import (
     LLAMA,
@@ -21,7 +21,7 @@ from tests.support.checkpoints import (
 
 def refused(folder, words):
     with pytest.raises(CheckpointError, match=words) as raised:
-        checkpoint.read(folder)
+        recognise.read(folder)
     assert "\n" not in str(raised.value)
     assert len(str(raised.value)) < len(str(folder)) + 200
 
@@ -46,14 +46,14 @@ def test_a_config_that_its_tensors_belie_is_one_line(tmp_path, config, words):
 
 def test_packed_matrices_are_as_wide_as_the_model(tmp_path):
     packing = {"quantization": {"bits": 4, "group_size": 32}}
-    assert checkpoint.read(write_model(tmp_path, packing, quantise(trunk()))).hidden_size == 64
+    assert recognise.read(write_model(tmp_path, packing, quantise(trunk()))).hidden_size == 64
     refused(write_model(tmp_path, packing | {"hidden_size": 8}, quantise(trunk())), "64 wide")
 
 
 def test_either_part_of_a_config_may_have_the_size_of_the_vocabulary(tmp_path):
     text = {**LLAMA, "vocab_size": 90}
     found = write_model(tmp_path, {"text_config": text, "vocab_size": 100})
-    assert checkpoint.read(found).layers == 2
+    assert recognise.read(found).layers == 2
     refused(write_model(tmp_path, {"text_config": text, "vocab_size": 80}), "100 rows")
 
 
@@ -112,11 +112,11 @@ def sharded(folder, names):
 
 
 def test_an_index_of_another_build_is_left_aside_with_a_note(tmp_path):
-    (note,) = checkpoint.read(sharded(tmp_path / "two", SHARDS)).notes
+    (note,) = recognise.read(sharded(tmp_path / "two", SHARDS)).notes
     assert note.startswith("the index names 5 files that are not there (first model-00001-of-00005")
     whole = sharded(tmp_path / "one", [])
     write_safetensors(whole / "model.safetensors", trunk())
-    assert len(checkpoint.read(whole).notes) == 1
+    assert len(recognise.read(whole).notes) == 1
 
 
 def test_a_download_that_lacks_a_file_is_refused(tmp_path):
@@ -139,7 +139,7 @@ def test_a_pipe_or_a_device_is_no_file_of_a_model(tmp_path, name, kind):
         os.mkfifo(tmp_path / name)
     else:
         (tmp_path / name).symlink_to("/dev/zero")
-    for look in (lambda: checkpoint.read(tmp_path).tokenizer, lambda: files.check_folder(tmp_path)):
+    for look in (lambda: recognise.read(tmp_path).tokenizer, lambda: files.check_folder(tmp_path)):
         with pytest.raises(CheckpointError, match=f"{name}: .*it is a.* {kind}|a {kind}"):
             look()
 
@@ -149,6 +149,6 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path):
     with (tmp_path / "tokenizer.json").open("wb") as file:
         file.truncate(files.TOKENIZER_LIMIT + 1)
     with pytest.raises(CheckpointError, match=r"tokenizer\.json: .*134\.2 MB"):
-        checkpoint.read(tmp_path).tokenizer  # noqa: B018
+        recognise.read(tmp_path).tokenizer  # noqa: B018
     with pytest.raises(CheckpointError, match=r"tokenizer\.json"):
         files.check_folder(tmp_path)

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from llm_specdec import checkpoint
+from llm_specdec.drafters import mtp, recognise
 from llm_specdec.errors import CheckpointError
 from tests.support.checkpoints import (
     LLAMA,
@@ -21,7 +22,7 @@ from tests.support.checkpoints import (
 
 
 def read(folder):
-    return checkpoint.read(folder)
+    return recognise.read(folder)
 
 
 def test_plain_llama_gives_its_figures(tmp_path):
@@ -31,7 +32,7 @@ def test_plain_llama_gives_its_figures(tmp_path):
     assert found.dtype == "float16"
     assert found.parameters == 100 * 64 + 64 + 2 * (2 * 64 + 2 * 64 * 64 + 2 * 32 * 64 + 3 * 8192)
     assert found.weight_bytes == 2 * found.parameters
-    assert found.head is None
+    assert "mtp" not in found.parts
     assert found.quantisation is None
     assert found.kv_bytes_per_token == 2 * (32 + 32) * 2
     assert found.tokenizer.vocabulary == 4
@@ -44,7 +45,8 @@ def test_reading_imports_no_mlx(tmp_path):
     folder = write_model(tmp_path)
     code = (
         "import sys; from pathlib import Path; from llm_specdec import checkpoint;"
-        f"checkpoint.read(Path({str(folder)!r})); checkpoint.fingerprint(Path({str(folder)!r}));"
+        "from llm_specdec.drafters import recognise;"
+        f"recognise.read(Path({str(folder)!r})); checkpoint.fingerprint(Path({str(folder)!r}));"
         "print([m for m in sys.modules if m.split('.')[0] in "
         "('mlx', 'mlx_lm', 'transformers', 'tokenizers', 'huggingface_hub', 'numpy')])"
     )
@@ -86,9 +88,13 @@ def test_qwen_head_is_found_wherever_its_tensors_are(tmp_path, where, prefix):
         shapes = trunk() | shapes
     write_safetensors(tmp_path / where, shapes)
     found = read(tmp_path)
-    assert (found.kind, found.head.layout, found.head.depth) == ("target", "qwen", 1)
-    assert found.head.where == (where,)
-    assert found.head.usable
+    assert (found.kind, found.parts["mtp"].layout, found.parts["mtp"].depth) == (
+        "target",
+        "qwen",
+        1,
+    )
+    assert found.parts["mtp"].where == (where,)
+    assert found.parts["mtp"].usable
     assert found.layers == 2
     plain = read(write_model(tmp_path / "plain"))
     assert found.weight_bytes == plain.weight_bytes
@@ -101,7 +107,12 @@ def test_deepseek_head_is_the_layers_appended_after_the_last(tmp_path):
     }
     write_model(tmp_path, shapes=trunk() | extra, num_nextn_predict_layers=1)
     found = read(tmp_path)
-    assert (found.head.layout, found.head.depth, found.head.usable) == ("deepseek", 1, True)
+    head = found.parts["mtp"]
+    assert (head.layout, head.depth, head.usable) == (
+        "deepseek",
+        1,
+        True,
+    )
     assert len(found.caches) == 2
 
 
@@ -113,21 +124,26 @@ def test_mimo_head_counts_its_layers(tmp_path):
             for name in ("token_layernorm", "hidden_layernorm", "input_proj", "final_layernorm")
         }
     found = read(write_model(tmp_path, shapes=trunk() | extra))
-    assert (found.head.layout, found.head.depth, found.head.usable) == ("mimo", 2, True)
+    head = found.parts["mtp"]
+    assert (head.layout, head.depth, head.usable) == (
+        "mimo",
+        2,
+        True,
+    )
 
 
 def test_a_config_that_promises_a_head_does_not_make_one(tmp_path):
     found = read(write_model(tmp_path, mtp_num_hidden_layers=1))
-    assert found.head is None
-    assert found.head_promised == 1
+    assert "mtp" not in found.parts
+    assert mtp.KIND.inspected(found)["head_promised"] == 1
 
 
 def test_a_head_that_lacks_a_tensor_is_not_usable(tmp_path):
     shapes = trunk() | qwen_head()
     del shapes["mtp.pre_fc_norm_hidden.weight"]
     found = read(write_model(tmp_path, shapes=shapes))
-    assert found.head.missing == ("pre_fc_norm_hidden.weight",)
-    assert not found.head.usable
+    assert found.parts["mtp"].missing == ("pre_fc_norm_hidden.weight",)
+    assert not found.parts["mtp"].usable
 
 
 def test_nested_text_config_leaves_vision_out(tmp_path):
@@ -161,18 +177,18 @@ def test_kinds_of_folders_that_are_no_models(tmp_path):
         made("text", "README.md"): "unknown",
     }
     for folder, kind in kinds.items():
-        assert checkpoint.kind_of(folder) == kind
+        assert recognise.kind_of(folder) == kind
         with pytest.raises(CheckpointError):
-            checkpoint.read(folder)
+            recognise.read(folder)
 
 
 def test_shipped_drafters_are_told_apart():
     from pathlib import Path
 
     drafters = Path(__file__).parents[2] / "fixtures" / "drafters"
-    kinds = {name: checkpoint.kind_of(drafters / name) for name in ("dflash2", "model", "mtp")}
+    kinds = {name: recognise.kind_of(drafters / name) for name in ("dflash2", "model", "mtp")}
     assert kinds == {"dflash2": "dflash", "model": "target", "mtp": "mtp-sidecar"}
-    dflash = read(drafters / "dflash2").dflash
+    dflash = read(drafters / "dflash2").parts["dflash"]
     assert (dflash.version, dflash.block_size, dflash.target_layer_ids) == (2, 8, (1, 14, 27))
     assert dflash.fused == 3 * 576
 

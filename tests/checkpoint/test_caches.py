@@ -2,12 +2,12 @@ from typing import Any
 
 import pytest
 
-from llm_specdec import checkpoint
+from llm_specdec.drafters import recognise
 from tests.support.checkpoints import layer, trunk, write_json, write_model, write_safetensors
 
 
 def read(folder):
-    return checkpoint.read(folder)
+    return recognise.read(folder)
 
 
 def kinds(found):

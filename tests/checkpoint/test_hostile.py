@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llm_specdec import checkpoint
-from llm_specdec.checkpoint import fit
+from llm_specdec.drafters import fit, recognise
 from llm_specdec.errors import CheckpointError
 from tests.support.checkpoints import LLAMA, tokenizer_json, write_model
 
@@ -33,7 +33,7 @@ values = st.recursive(
 
 def looked_at(folder):
     try:
-        found = checkpoint.read(folder)
+        found = recognise.read(folder)
         checkpoint.fingerprint(folder)
         return found, found.tokenizer, found.kv_bytes(1000), fit.recommend(found)
     except CheckpointError as error:

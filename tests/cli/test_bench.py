@@ -176,7 +176,7 @@ def test_against_another_pairing_of_the_same_target_disables_nothing(user, engin
 
 
 def test_lanes_try_every_drafter_of_the_target_at_every_length(user, engine, monkeypatch):
-    monkeypatch.setattr(command, "has_head", lambda pairing: True)
+    monkeypatch.setattr(command, "own_kinds", lambda pairing: ["mtp"])
     names = [f"{lane}:{k}" for lane in ("lookup", "qwen", "mtp") for k in (1, 2, 4, 8, "auto")]
     engine.rates = {"none": [10.0], "lookup:4": [13.0]} | {
         name: [9.0] for name in names if name != "lookup:4"
@@ -196,7 +196,7 @@ def test_a_broken_lane_disables_the_pairing_whose_drafter_it_is(
 ):
     with registry.edit() as document:
         document["pairings"]["second"] = {"target": TARGET, "drafter": "b/d", "kind": "model"}
-    monkeypatch.setattr(command, "has_head", lambda pairing: False)
+    monkeypatch.setattr(command, "own_kinds", lambda pairing: [])
     engine.outputs, engine.gaps = {lane: [9]}, 1.0
     assert bench("qwen", "--lanes", "--class", "code").exit_code == 1
     found = registry.load().pairings.values()
@@ -277,7 +277,7 @@ def test_a_target_alone_may_be_benched_warm(user, engine):
 def test_redacted_lanes_name_no_pairing_and_no_drafter(user, engine, monkeypatch):
     with registry.edit() as document:
         document["pairings"]["second"] = {"target": TARGET, "drafter": "b/d", "kind": "model"}
-    monkeypatch.setattr(command, "has_head", lambda pairing: False)
+    monkeypatch.setattr(command, "own_kinds", lambda pairing: [])
     names = [f"{lane}:{k}" for lane in ("lookup", "qwen", "second") for k in (1, 2, 4, 8, "auto")]
     engine.rates = {"none": [10.0]} | {name: [12.0] for name in names}
     result = bench("qwen", "--lanes", "--class", "code", "--runs", "1", "--redact", "--json")

@@ -5,9 +5,10 @@ from importlib import metadata
 
 import pytest
 
-from llm_specdec import checkpoint, memory
+from llm_specdec import memory
 from llm_specdec.bench import machine, store
 from llm_specdec.checkpoint import fingerprint
+from llm_specdec.drafters import recognise
 from llm_specdec.engine.hardware import blas
 from llm_specdec.prefix_cache.folder import Folder
 from tests.support.checkpoints import LLAMA, write_json, write_model
@@ -103,7 +104,7 @@ def test_a_stored_option_that_is_no_value_is_broken_and_the_others_are_checked(t
 
 def test_a_pairing_that_does_not_fit_says_what_would(target, monkeypatch):
     write_registry(pairing(target))
-    enough = memory.estimate(checkpoint.read(target), None, 256).total
+    enough = memory.estimate(recognise.read(target), None, 256).total
     monkeypatch.setattr(memory, "budget", lambda *_: memory.Budget(enough, "free memory"))
     [found] = [f for f in findings("warning") if "context fit" in f["what"]]
     assert found["what"].startswith("a: 256 of 512 tokens")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fixtures.dflash_checkpoints import HIDDEN, VOCAB, Lender, config, save, smaller_head, weights
-from llm_specdec.drafters import shortlist
+from llm_specdec.drafters.common import shortlist
 from llm_specdec.drafters.dflash import drafter as dflash
 from llm_specdec.errors import CheckpointError, PairingError
 from tests.drafters.test_dflash_maths import (

@@ -11,8 +11,10 @@ from mlx_lm.models.cache import KVCache
 from scipy.stats import chisquare
 
 from fixtures import heads
-from llm_specdec.drafters import shortlist
-from llm_specdec.drafters.mtp import MTPDrafter, load_head
+from llm_specdec.drafters.common import shortlist
+from llm_specdec.drafters.common.language_model import load
+from llm_specdec.drafters.mtp.drafter import MTPDrafter
+from llm_specdec.drafters.mtp.loading import load_head
 from llm_specdec.engine.drafter import Proposal
 from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import PhaseTimer
@@ -21,7 +23,6 @@ from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling import logits_processors
 from llm_specdec.engine.sampling.logits_processors import Sampling
-from llm_specdec.engine.target import load
 
 PUBLISHED = ["llama", "qwen3_5", "qwen3_next", "deepseek_v3", "glm4_moe", "mimo"]
 WIDTH = 64
@@ -134,7 +135,7 @@ def test_one_pass_of_the_head_a_draft_token(drafter, monkeypatch):
             rows.append(tokens.size)
             return drafter.target.embed(tokens)
 
-        def head(self, hidden, rows):
+        def head(self, hidden, rows=None):
             logits.append(hidden.shape[0])
             return drafter.target.head(hidden, rows)
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from fixtures import heads
-from llm_specdec.drafters.mtp import calibration, load_head
-from llm_specdec.engine.target import load
+from llm_specdec.drafters.common.language_model import load
+from llm_specdec.drafters.mtp import calibration
+from llm_specdec.drafters.mtp.loading import load_head
 
 TEXT = [3]
 while len(TEXT) < 60:

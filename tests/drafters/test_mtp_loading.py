@@ -1,16 +1,15 @@
 """A head is found and loaded whatever its publisher calls its tensors and wherever they lie."""
 
-from types import SimpleNamespace
-
 import mlx.core as mx
 import pytest
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import KVCache
 
 from fixtures import heads, zoo
-from llm_specdec.drafters.mtp import load_head
+from llm_specdec.drafters.common.language_model import load
 from llm_specdec.drafters.mtp.head import build
-from llm_specdec.engine.target import Target, load
+from llm_specdec.drafters.mtp.loading import load_head
+from llm_specdec.engine.target import Target
 from llm_specdec.errors import CheckpointError, UnsupportedError
 
 
@@ -133,7 +132,7 @@ def test_a_tensor_that_does_not_fit_is_an_error(name, size, said, tmp_path):
 
 def test_a_target_without_attention_is_said(tmp_path):
     heads.write(heads.CASES["llama"], tmp_path / "target")
-    target = SimpleNamespace(model=zoo.build("mamba2")[0])
+    target = Target(zoo.build("mamba2")[0], {})
     with pytest.raises(UnsupportedError, match="no attention layer"):
         load_head(tmp_path / "target", target)
 

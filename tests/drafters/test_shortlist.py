@@ -5,7 +5,7 @@ import pytest
 from mlx.nn.layers.quantized import quantize
 
 from fixtures import zoo
-from llm_specdec.drafters.shortlist import Shortlist
+from llm_specdec.drafters.common.shortlist import Shortlist
 from llm_specdec.engine.target import Target
 
 VOCAB = 48_000

@@ -130,7 +130,7 @@ def test_sources_are_estimated_apart():
 
 def test_a_long_match_replaces_a_weak_drafter_until_it_is_wrong():
     priced = costs(LINEAR)
-    policy = Auto(priced, {"drafter": 4, "lookup-long": 8})
+    policy = Auto(priced, {"drafter": 4, "lookup-long": 8}, priors={"lookup-long": 0.8})
     for _ in range(20):
         policy.pick(["drafter"], 200)
         policy.observe("drafter", 2, 1)
@@ -146,7 +146,7 @@ def test_a_long_match_replaces_a_weak_drafter_until_it_is_wrong():
 
 
 def test_no_source_drafts_longer_than_its_limit():
-    policy = Auto(costs(FLAT), {"drafter": 3, "lookup-long": 8})
+    policy = Auto(costs(FLAT), {"drafter": 3, "lookup-long": 8}, priors={"lookup-long": 0.8})
     for _ in range(30):
         policy.pick(["drafter"], 200)
         policy.observe("drafter", 3, 3)

@@ -10,7 +10,7 @@ from mlx.utils import tree_map
 from fixtures import dflash_checkpoints, parity, zoo
 from llm_specdec.drafters.lookup.drafter import LookupDrafter
 from llm_specdec.drafters.model.drafter import ModelDrafter
-from llm_specdec.drafters.mtp import MTPDrafter
+from llm_specdec.drafters.mtp.drafter import MTPDrafter
 from llm_specdec.drafters.mtp.head import build
 from llm_specdec.engine.drafter import Drafter, Draw, Proposal
 from llm_specdec.engine.loop import Run

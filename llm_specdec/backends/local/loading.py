@@ -35,7 +35,7 @@ def admit(plan: Plan, tokens: int) -> None:
         kv_bits=plan.settings["kv_bits"],
         drafter_bits=plan.drafter_bits,
         drafter_group_size=plan.drafter_group_size,
-        head=plan.lane.kind == "mtp",
+        lane=plan.lane.kind,
         resident=memory_in_use(),
     )
 

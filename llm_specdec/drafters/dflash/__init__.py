@@ -5,8 +5,128 @@ target's hidden states of all committed tokens, projected to keys and values, an
 itself. Layout and fields: z-lab's checkpoints and the PyPI package `dflash` 0.1.0; `speculators`
 packagings (own, smaller output matrix) load too.
 
-    config.py   config.json → `Config`, no tensors
-    weights.py  a folder → `Model`, renamed, fused, cast and quantised
-    model.py    the mathematics
-    drafter.py  the drafter the loop drives
+config    config.json → what it asks of a target, and `DFlashConfig`; no tensors
+weights   a folder → `BlockModel`, renamed, fused, cast and quantised
+model     the mathematics
+drafter   the drafter the loop drives
 """
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llm_specdec.drafters.kind import (
+    DRAFTER_GROUP_SIZE,
+    DraftPass,
+    Kind,
+    Source,
+    tokenizer_mismatches,
+)
+
+if TYPE_CHECKING:
+    from llm_specdec.checkpoint import Anatomy, Contents
+    from llm_specdec.drafters.dflash.config import Asked
+    from llm_specdec.engine.drafter import Drafter
+    from llm_specdec.engine.session import Weights
+    from llm_specdec.engine.target import Target
+
+_PADDING = 1024  # entries by which two paddings of one vocabulary stay apart
+
+
+class DFlash(Kind):
+    name = files = "dflash"
+    files_words = "a DFlash drafter"
+    takes_folder = True
+    sources = (Source("dflash", 7),)
+    fallback = 3
+    cached_as = "llama"  # keys and values by layer_types
+
+    # Recognising its files
+
+    def tensors(self, contents: "Contents") -> frozenset[str]:
+        found = {"hidden_norm.weight", "fc.weight"} <= contents.tensors.keys()
+        return frozenset(contents.tensors if found else ())
+
+    def part(self, contents: "Contents") -> "Asked":
+        from llm_specdec.drafters.dflash import config
+
+        return config.asked(contents)
+
+    def check(self, folder: Path) -> None:
+        from llm_specdec.drafters.dflash import config
+
+        config.read(folder)
+
+    # Which target it fits
+
+    def mismatches(self, target: "Anatomy", drafter: "Anatomy | None") -> list[str]:
+        assert drafter is not None
+        shapes = _shape_mismatches(target, drafter)
+        if drafter.tokenizer is None:
+            return shapes  # it works on the target's token ids
+        return [*shapes, *tokenizer_mismatches(target, drafter)]
+
+    # What it costs
+
+    def draft_pass(self, target: "Anatomy", drafter: "Anatomy | None") -> DraftPass | None:
+        """The target's output matrix is read, too."""
+        if drafter is None:
+            return None
+        return DraftPass(drafter.pass_bytes + target.output_bytes, _asked(drafter).block_size - 1)
+
+    # Words
+
+    def inspected(self, found: "Anatomy") -> dict[str, Any]:
+        return {self.name: asdict(_asked(found)) if self.name in found.parts else None}
+
+    # Running
+
+    def load(self, weights: "Weights", target: "Target") -> "Drafter":
+        from llm_specdec.drafters.dflash import drafter
+
+        assert weights.drafter is not None
+        group_size = weights.drafter_group_size or DRAFTER_GROUP_SIZE
+        return drafter.load(
+            weights.drafter, target, weights.drafter_bits, group_size, shortlist=True
+        )
+
+
+def _asked(drafter: "Anatomy") -> "Asked":
+    asked: Asked = drafter.parts[KIND.name]
+    return asked
+
+
+def _shape_mismatches(target: "Anatomy", drafter: "Anatomy") -> list[str]:
+    asked, found = _asked(drafter), []
+    ids = asked.target_layer_ids
+    wanted = asked.fused // len(ids) if asked.fused and ids else drafter.hidden_size
+    if wanted != target.hidden_size:
+        found.append(
+            f"hidden size: the drafter reads {wanted}, the target has {target.hidden_size}"
+        )
+    if asked.num_target_layers not in (None, target.layers):
+        found.append(
+            f"layers: the drafter is made for {asked.num_target_layers}, "
+            f"the target has {target.layers}"
+        )
+    if ids and max(ids) >= target.layers:
+        found.append(
+            f"layer ids: the drafter reads layer {max(ids)}, "
+            f"the target's last is {target.layers - 1}"
+        )
+    tokens = target.tokenizer.highest_id + 1 if target.tokenizer else 0
+    sizes = (drafter.vocab_size, target.vocab_size)
+    if abs(sizes[0] - sizes[1]) >= _PADDING or min(sizes) < tokens:
+        found.append(
+            f"vocabulary: the drafter has {sizes[0]:,} entries, the target {sizes[1]:,}"
+            + (f" for {tokens:,} tokens" if tokens else "")
+        )
+    elif asked.mask_token_id >= target.vocab_size:
+        found.append(
+            f"mask token: the drafter's is {asked.mask_token_id}, "
+            f"the target's last is {target.vocab_size - 1}"
+        )
+    return found
+
+
+KIND = DFlash()

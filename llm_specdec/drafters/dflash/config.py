@@ -1,4 +1,7 @@
-"""config.json of a DFlash checkpoint. Plain Python: no tensor library is imported here."""
+"""config.json of a DFlash checkpoint: what it asks of a target, and all of the computation.
+
+Plain Python: no tensor library is imported here.
+"""
 
 import json
 import re
@@ -7,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from llm_specdec.checkpoint import Contents, weights
+from llm_specdec.checkpoint.files import check_config
 from llm_specdec.errors import CheckpointError
 
 # Fields that say nothing about the computation, and others with the values that change nothing.
@@ -33,7 +38,47 @@ _ROPES = ("default", "linear", "dynamic", "llama3", "yarn", "longrope", "proport
 
 
 @dataclass(frozen=True)
-class Config:
+class Asked:
+    """What a DFlash drafter asks of its target; `fused` is the width its `fc` takes."""
+
+    version: int  # 1 or 2 (2 has a candidate selector)
+    block_size: int
+    target_layer_ids: tuple[int, ...]
+    mask_token_id: int
+    num_target_layers: int | None
+    fused: int | None  # = target hidden size × number of target layer ids
+
+
+def asked(contents: Contents) -> Asked:
+    """From the config and the names and shapes of the tensors; `read` is stricter.
+
+    Raises CheckpointError where the config does not say which layers it reads.
+    """
+    path, config = contents.folder / "config.json", _flattened(contents.config)
+    settings = config.get("dflash_config")
+    if not settings:
+        raise CheckpointError(f"{path}: dflash_config is missing, it names the target's layers")
+    check_config(path, settings)
+    ids, mask = settings.get("target_layer_ids"), settings.get("mask_token_id")
+    if not isinstance(ids, list) or not all(isinstance(i, int) for i in ids) or mask is None:
+        raise CheckpointError(f"{path}: dflash_config needs target_layer_ids and mask_token_id")
+    block = settings.get("block_size") or config.get("block_size") or 16
+    version = 2 if any(name.startswith("candidate_selector.") for name in contents.tensors) else 1
+    targets = config.get("num_target_layers")
+    return Asked(version, block, tuple(ids), mask, targets, _fused(contents))
+
+
+def _fused(contents: Contents) -> int | None:
+    weight, scales = contents.tensors["fc.weight"], contents.tensors.get("fc.scales")
+    if scales is None:
+        return weight.shape[-1] if weight.shape else None
+    fc = {"fc.weight": weight, "fc.scales": scales}
+    found = weights.quantisation(contents.config, fc)
+    return scales.shape[-1] * found.group_size if found else None
+
+
+@dataclass(frozen=True)
+class DFlashConfig:
     """What a checkpoint's files say about the computation. Sizes in elements."""
 
     hidden_size: int
@@ -73,7 +118,7 @@ class Config:
         return max(window for window in self.windows if window is not None) - 1
 
 
-def read(folder: Path) -> Config:
+def read(folder: Path) -> DFlashConfig:
     """Raises: CheckpointError."""
     path = folder / "config.json"
     try:
@@ -83,7 +128,7 @@ def read(folder: Path) -> Config:
     if not isinstance(raw, dict):
         raise CheckpointError(f"{path} holds no JSON object")
     try:
-        return _Reader(str(path), _flattened(raw)).config()
+        return _ConfigReader(str(path), _flattened(raw)).config()
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: a field has the wrong type ({error})") from error
 
@@ -91,20 +136,21 @@ def read(folder: Path) -> Config:
 def _flattened(raw: dict[str, Any]) -> dict[str, Any]:
     """`speculators` nests the layer's fields and counts layer ids from the embedding's output,
     so its id i is the output of layer i - 1."""
-    if "transformer_layer_config" not in raw:
+    ids = raw.get("aux_hidden_state_layer_ids")
+    if "transformer_layer_config" not in raw and ids is None:
         return raw
-    flat = {**raw["transformer_layer_config"], **raw}
-    del flat["transformer_layer_config"]
-    moved = {
-        "target_layer_ids": [i - 1 for i in flat.pop("aux_hidden_state_layer_ids", None) or ()],
-        "mask_token_id": flat.pop("mask_token_id", None),
-    }
+    flat = {**(raw.get("transformer_layer_config") or {}), **raw}
+    for nested in ("transformer_layer_config", "aux_hidden_state_layer_ids"):
+        flat.pop(nested, None)
+    moved = {"mask_token_id": flat.pop("mask_token_id", None)}
+    if isinstance(ids, list) and all(isinstance(i, int) for i in ids):
+        moved["target_layer_ids"] = [i - 1 for i in ids]
     if flat.pop("sliding_window_non_causal", False):
         flat["is_causal"] = False
     return {**flat, "dflash_config": {**moved, **(flat.get("dflash_config") or {})}}
 
 
-class _Reader:
+class _ConfigReader:
     """Reads one config, naming the file and the field in every error."""
 
     def __init__(self, where: str, raw: dict[str, Any]) -> None:
@@ -116,14 +162,14 @@ class _Reader:
         self.fields = {**rest, **{key: value for key, value in dflash.items() if value is not None}}
         self.unread = set(self.fields)
 
-    def config(self) -> Config:
+    def config(self) -> DFlashConfig:
         layers = self.whole("num_hidden_layers")
         if layers > _MOST_LAYERS:
             self.fail(f"num_hidden_layers is {layers}, more than {_MOST_LAYERS} cannot be meant")
         hidden, heads = self.whole("hidden_size"), self.whole("num_attention_heads")
         windows = self._windows(layers)
         is_causal = self.get("is_causal")
-        found = Config(
+        found = DFlashConfig(
             hidden_size=hidden,
             layers=layers,
             heads=heads,

@@ -2,28 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 import mlx.core as mx
 
-from llm_specdec.drafters.dflash.config import Config, read
+from llm_specdec.drafters.common.lender import Lender
+from llm_specdec.drafters.common.shortlist import NEVER, Shortlist
+from llm_specdec.drafters.dflash.config import DFlashConfig, read
 from llm_specdec.drafters.dflash.model import ContextCache, best
 from llm_specdec.drafters.dflash.weights import Checkpoint
 from llm_specdec.drafters.dflash.weights import load as load_weights
-from llm_specdec.drafters.shortlist import NEVER, Shortlist
 from llm_specdec.engine.drafter import Draw, Hidden, Proposal, Tap
 from llm_specdec.errors import PairingError
 
 _PATIENCE = 256  # context rows that may wait for a block before they are taken in
-
-
-class Lender(Protocol):
-    """The target, as far as a drafter borrows from it."""
-
-    @property
-    def vocab_size(self) -> int: ...
-    def embed(self, tokens: mx.array) -> mx.array: ...
-    def head(self, hidden: mx.array, rows: int | None = None) -> mx.array: ...
 
 
 def load(
@@ -58,7 +49,7 @@ class DFlashDrafter:
 
     def __init__(
         self,
-        config: Config,
+        config: DFlashConfig,
         checkpoint: Checkpoint,
         target: Lender,
         dtype: mx.Dtype,

@@ -18,7 +18,7 @@ from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.normalization import RMSNorm
 from mlx_lm.models.rope_utils import initialize_rope
 
-from llm_specdec.drafters.dflash.config import Config
+from llm_specdec.drafters.dflash.config import DFlashConfig
 
 Sublayer = Callable[[mx.array], mx.array]
 
@@ -33,7 +33,7 @@ class ContextCache:
     last ones the layers can still see, None for all.
     """
 
-    def __init__(self, config: Config, dtype: mx.Dtype) -> None:
+    def __init__(self, config: DFlashConfig, dtype: mx.Dtype) -> None:
         empty = mx.zeros((1, config.kv_heads, 0, config.head_dim), dtype=dtype)
         self.keys, self.values = [empty] * config.layers, [empty] * config.layers
         self.keep = config.context_kept
@@ -80,10 +80,10 @@ class ContextCache:
         self.first = position - self.rows
 
 
-class Attention(Module):
+class BlockAttention(Module):
     """Rows of the block attend to the context and to the block; (rows, hidden) in and out."""
 
-    def __init__(self, config: Config, layer: int) -> None:
+    def __init__(self, config: DFlashConfig, layer: int) -> None:
         super().__init__()
         hidden, dim = config.hidden_size, config.head_dim
         self.q_proj = Linear(hidden, config.heads * dim, bias=False)
@@ -139,7 +139,7 @@ def visible(
 
 
 class MLP(Module):
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: DFlashConfig) -> None:
         super().__init__()
         self.gate_up_proj = Linear(config.hidden_size, 2 * config.intermediate_size, bias=False)
         self.down_proj = Linear(config.intermediate_size, config.hidden_size, bias=False)
@@ -157,7 +157,7 @@ class Convolution(Module):
     of a group: both parts come from the sublayer's input.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: DFlashConfig) -> None:
         super().__init__()
         hidden, width = config.hidden_size, config.conv_kernel
         self._groups = hidden // config.conv_group
@@ -186,10 +186,10 @@ def convolve(x: mx.array, kernels: mx.array) -> mx.array:
 
 
 class Layer(Module):
-    def __init__(self, config: Config, layer: int) -> None:
+    def __init__(self, config: DFlashConfig, layer: int) -> None:
         super().__init__()
         self.input_layernorm = RMSNorm(config.hidden_size, eps=config.eps)
-        self.self_attn = Attention(config, layer)
+        self.self_attn = BlockAttention(config, layer)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, eps=config.eps)
         self.mlp = MLP(config)
         self._convolves = config.version == 2
@@ -207,7 +207,7 @@ class Layer(Module):
 class Selector(Module):
     """DFlash 2: chooses among the best candidates of every slot by what stands before them."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: DFlashConfig) -> None:
         super().__init__()
         self.predecessor_codebook = Embedding(config.vocab_size, config.selector_rank)
         self.successor_codebook = Embedding(config.vocab_size, config.selector_rank)
@@ -249,10 +249,10 @@ def best(logits: mx.array, c: int) -> mx.array:
     return mx.take_along_axis(columns, at, axis=1)
 
 
-class Model(Module):
+class BlockModel(Module):
     """fc and hidden_norm turn the target's hidden states into context rows; the layers run."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: DFlashConfig) -> None:
         super().__init__()
         hidden, taps = config.hidden_size, len(config.target_layer_ids)
         self.fc = Linear(taps * hidden, hidden, bias=False)

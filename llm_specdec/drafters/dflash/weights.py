@@ -1,4 +1,4 @@
-"""From a checkpoint's folder to a `Model` in memory."""
+"""From a checkpoint's folder to a `BlockModel` in memory."""
 
 import re
 from pathlib import Path
@@ -9,8 +9,8 @@ from mlx.nn.layers.embedding import Embedding
 from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.quantized import quantize
 
-from llm_specdec.drafters.dflash.config import Config
-from llm_specdec.drafters.dflash.model import Model
+from llm_specdec.drafters.dflash.config import DFlashConfig
+from llm_specdec.drafters.dflash.model import BlockModel
 from llm_specdec.engine.hardware import skinny_matmul
 from llm_specdec.engine.taps import evaluate
 from llm_specdec.errors import CheckpointError
@@ -25,7 +25,7 @@ _FUSED = {
 _FOREIGN = re.compile(r"^(verifier_|t2d$|rotary_emb\.)")
 
 
-class Head(Module):
+class OutputMatrix(Module):
     """A drafter's own output matrix; row i is the target's token `tokens[i]`."""
 
     def __init__(self, rows: int, hidden: int, tokens: mx.array | None) -> None:
@@ -46,20 +46,24 @@ class Head(Module):
 class Checkpoint(Module):
     """A model and what it brings of its own: an embedding, an output matrix, or neither."""
 
-    def __init__(self, config: Config, weights: Weights) -> None:
+    def __init__(self, config: DFlashConfig, weights: Weights) -> None:
         super().__init__()
-        self.model = Model(config)
+        self.model = BlockModel(config)
         self.embedding: Embedding | None = None
-        self.head: Head | None = None
+        self.head: OutputMatrix | None = None
         if "embedding.weight" in weights:
             self.embedding = Embedding(config.vocab_size, config.hidden_size)
         if "head.matrix.weight" in weights:
             rows = weights["head.matrix.weight"].shape[0]
-            self.head = Head(rows, config.hidden_size, _draft_tokens(weights, rows, config))
+            self.head = OutputMatrix(rows, config.hidden_size, _draft_tokens(weights, rows, config))
 
 
 def load(
-    folder: Path, config: Config, dtype: mx.Dtype, bits: int | None = None, group_size: int = 64
+    folder: Path,
+    config: DFlashConfig,
+    dtype: mx.Dtype,
+    bits: int | None = None,
+    group_size: int = 64,
 ) -> Checkpoint:
     """Load, cast to `dtype` and, with `bits`, quantise the matrices; all evaluated.
 
@@ -113,7 +117,7 @@ def _stored(folder: Path) -> Weights:
     return weights
 
 
-def _renamed(stored: Weights, config: Config) -> Weights:
+def _renamed(stored: Weights, config: DFlashConfig) -> Weights:
     """Tensor names of the files → those of `Checkpoint`, products over the same input fused."""
     weights = {_name(key): value for key, value in stored.items() if not _FOREIGN.match(key)}
     for i in range(config.layers):
@@ -141,7 +145,7 @@ def _name(stored: str) -> str:
     return f"model.{name}"
 
 
-def _draft_tokens(weights: Weights, rows: int, config: Config) -> mx.array | None:
+def _draft_tokens(weights: Weights, rows: int, config: DFlashConfig) -> mx.array | None:
     """`d2t` holds offsets: row i of the output matrix is token i + d2t[i]."""
     if "d2t" not in weights:
         if rows < config.vocab_size:

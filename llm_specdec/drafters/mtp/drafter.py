@@ -1,27 +1,16 @@
 """Native multi-token prediction: the head that ships in the target's own checkpoint."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import mlx.core as mx
 from mlx_lm.models.cache import KVCache
 
-from llm_specdec.drafters.mtp.head import Head
-from llm_specdec.drafters.shortlist import Shortlist
+from llm_specdec.drafters.common.lender import Lender
+from llm_specdec.drafters.common.shortlist import Shortlist
+from llm_specdec.drafters.mtp.head import PredictionHead
 from llm_specdec.engine.drafter import Draw, Hidden, Proposal, Tap
 
 CHUNK = 64  # committed rows that are worth a pass of their own, as in prefill
-
-
-class Lender(Protocol):
-    """The target's embedding and output matrix, which a head shares."""
-
-    @property
-    def vocab_size(self) -> int: ...
-
-    def embed(self, tokens: mx.array) -> mx.array: ...  # (n,) → (n, hidden)
-
-    def head(self, hidden: mx.array, rows: int) -> mx.array: ...  # (n, hidden) → (n, rows)
 
 
 class MTPDrafter:
@@ -36,7 +25,7 @@ class MTPDrafter:
     kind = source = "mtp"
     max_draft: int | None = None
 
-    def __init__(self, head: Head, target: Lender, tap: Tap) -> None:
+    def __init__(self, head: PredictionHead, target: Lender, tap: Tap) -> None:
         self.taps: tuple[Tap, ...] = (tap,)
         self.head, self.target, self._tap = head, target, tap
         self._shortlist = Shortlist(target.vocab_size)

@@ -14,7 +14,7 @@ from llm_specdec.engine.taps import class_of, decoder_layers
 from llm_specdec.errors import UnsupportedError
 
 
-class Head(Module):
+class PredictionHead(Module):
     """One prediction layer; slot p of its cache takes (token p+1, hidden state p)."""
 
     def __init__(self, layer: Module, hidden_size: int, eps: float, hidden_first: bool):
@@ -57,7 +57,7 @@ def template_index(model: Module) -> int:
     )
 
 
-def build(model: Module, hidden_first: bool) -> Head:
+def build(model: Module, hidden_first: bool) -> PredictionHead:
     """An unloaded head for this target, its layer constructed as the target's own were.
 
     Raises UnsupportedError when the target's layers cannot be built from its arguments.
@@ -81,4 +81,4 @@ def build(model: Module, hidden_first: bool) -> Head:
             f"{model.model_type}: its decoder layer cannot be built for a prediction head "
             f"({error}); use --drafter lookup"
         ) from error
-    return Head(layer, args.hidden_size, args.rms_norm_eps, hidden_first)
+    return PredictionHead(layer, args.hidden_size, args.rms_norm_eps, hidden_first)

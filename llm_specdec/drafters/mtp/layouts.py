@@ -1,12 +1,23 @@
 """How publishers name and wire a prediction head. Facts, no code that runs the head.
 
-Sources: the tensor names of the published checkpoints; the order of the two halves and
-the norms as vLLM's model files for qwen3_next, deepseek, glm4_moe and mimo have them.
+A head is told by tensor names alone: a config that promises one proves nothing, and neither
+does one that is silent. Sources: the tensor names of the published checkpoints (`qwen`:
+Qwen3-Next, 3.5 and later; `deepseek`, layers appended after the last: DeepSeek-V3, GLM-4.x;
+`mimo`); the order of the two halves and the norms as vLLM's model files for qwen3_next,
+deepseek, glm4_moe and mimo have them.
 """
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from llm_specdec.checkpoint.files import Tensor
+
+UNKNOWN = "unknown"  # the layout of a head whose names are none of those below
+
+_WRAP = r"(?:model\.)?(?:language_model\.)?(?:model\.)?"
 _APPENDED = {
     "enorm": "embedding_norm",
     "hnorm": "hidden_norm",
@@ -14,13 +25,19 @@ _APPENDED = {
     "shared_head.norm": "norm",
 }
 
+# The norm whose length is the target's hidden size.
+_HIDDEN_NORM = ("pre_fc_norm_hidden.weight", ".hnorm.weight", ".hidden_layernorm.weight")
+
+_PROMISES = ("mtp_num_hidden_layers", "num_nextn_predict_layers", "num_mtp_modules")
+
 
 @dataclass(frozen=True)
 class Layout:
-    """One publisher's names. `place` finds (layer, rest) in a tensor's name, `parts` maps the
-    beginning of rest to a module of `Head`; what is left belongs to the decoder layer."""
+    """One publisher's names. `place` finds layer and rest in a tensor's name, `parts` maps the
+    beginning of rest to a module of `PredictionHead`; what is left belongs to the decoder layer."""
 
     place: re.Pattern[str]
+    needed: tuple[str, ...]  # rests of the first layer
     parts: dict[str, str]
     layer: str = ""  # what the names of the decoder layer begin with
     unused: tuple[str, ...] = ()  # copies of the target's own tensors
@@ -31,7 +48,15 @@ class Layout:
 
 LAYOUTS = {
     "qwen": Layout(
-        place=re.compile(r"(?:^|\.)mtp\.()(.+)$"),
+        place=re.compile(rf"^{_WRAP}mtp\.(?P<layer>)(?P<rest>.+)$"),
+        needed=(
+            "fc.weight",
+            "pre_fc_norm_hidden.weight",
+            "pre_fc_norm_embedding.weight",
+            "norm.weight",
+            "layers.0.input_layernorm.weight",
+            "layers.0.self_attn.q_proj.weight",
+        ),
         parts={
             "pre_fc_norm_embedding": "embedding_norm",
             "pre_fc_norm_hidden": "hidden_norm",
@@ -42,13 +67,9 @@ LAYOUTS = {
         unused=("embed_tokens", "layers"),
         may_store_gain_minus_one=True,
     ),
-    "deepseek": Layout(
-        place=re.compile(r"(?:^|\.)layers\.(\d+)\.(.+)$"),
-        parts=_APPENDED,
-        unused=("embed_tokens", "shared_head.head"),
-    ),
     "mimo": Layout(
-        place=re.compile(r"(?:^|\.)mtp_layers\.(\d+)\.(.+)$"),
+        place=re.compile(rf"^{_WRAP}mtp_layers\.(?P<layer>\d+)\.(?P<rest>.+)$"),
+        needed=("token_layernorm.weight", "hidden_layernorm.weight", "input_proj.weight"),
         parts={
             "token_layernorm": "embedding_norm",
             "hidden_layernorm": "hidden_norm",
@@ -57,19 +78,65 @@ LAYOUTS = {
         },
         hidden_first=True,
     ),
+    "deepseek": Layout(
+        place=re.compile(rf"^{_WRAP}layers\.(?P<layer>\d+)\.(?P<rest>.+)$"),
+        needed=("enorm.weight", "hnorm.weight", "eh_proj.weight", "input_layernorm.weight"),
+        parts=_APPENDED,
+        unused=("embed_tokens", "shared_head.head"),
+    ),
 }
 
 
-def rename(layout: Layout, names: tuple[str, ...]) -> dict[str, str]:
-    """Stored name → name in `Head`, of the head's first layer (deeper drafts feed it back).
+@dataclass(frozen=True)
+class StoredHead:
+    """A prediction head in files. `missing` lists what its layout needs and the files lack."""
+
+    layout: str  # a key of LAYOUTS, or UNKNOWN
+    depth: int  # layers stored; a qwen head of one layer also drafts deeper by feedback
+    tensors: tuple[str, ...]
+    nbytes: int
+    where: tuple[str, ...]  # file names, relative to the folder
+    missing: tuple[str, ...] = ()
+    hidden_size: int | None = None  # of the target it was made for
+
+    @property
+    def usable(self) -> bool:
+        return self.layout in LAYOUTS and not self.missing
+
+
+def promised(config: Mapping[str, Any]) -> int:
+    """How many head layers the config speaks of, 0 for none."""
+    return max((n for key in _PROMISES if isinstance(n := config.get(key), int)), default=0)
+
+
+def find(tensors: Mapping[str, "Tensor"]) -> StoredHead | None:
+    """The prediction head among these tensors, or None."""
+    if qwen := _placed("qwen", tensors):
+        rests = {match["rest"] for match in qwen.values()}
+        depth = len({rest.split(".")[1] for rest in rests if rest.startswith("layers.")})
+        known = not rests.isdisjoint(("fc.weight", "pre_fc_norm_hidden.weight"))
+        return _stored(tensors, "qwen" if known else UNKNOWN, depth, qwen, rests)
+    if mimo := _placed("mimo", tensors):
+        return _stored(tensors, "mimo", _depth(mimo), mimo, _first_layer(mimo))
+    layers = _placed("deepseek", tensors)
+    appended = {m["layer"] for m in layers.values() if m["rest"].startswith("eh_proj.")}
+    if appended:
+        inside = {name: match for name, match in layers.items() if match["layer"] in appended}
+        return _stored(tensors, "deepseek", len(appended), inside, _first_layer(inside))
+    loose = [name for name in tensors if ".mtp" in name or name.startswith("mtp")]
+    return _stored(tensors, UNKNOWN, 0, loose, ()) if loose else None
+
+
+def rename(layout: Layout, names: Iterable[str]) -> dict[str, str]:
+    """Stored name → name in `PredictionHead`, of the first layer (deeper drafts feed it back).
 
     The decoder layer's tensors come out as `layer.…`, copies of the target's own not at all.
     """
-    placed = {name: match for name in names if (match := layout.place.search(name))}
-    first = min((match[1] for match in placed.values()), key=lambda i: int(i or 0), default="")
+    placed = {name: match for name in names if (match := layout.place.match(name))}
+    first = min((match["layer"] for match in placed.values()), key=lambda i: int(i or 0))
     found = {}
     for name, match in placed.items():
-        if match[1] == first and (inside := _inside(layout, match[2])):
+        if match["layer"] == first and (inside := _inside(layout, match["rest"])):
             found[name] = inside
     return found
 
@@ -83,3 +150,44 @@ def _inside(layout: Layout, rest: str) -> str | None:
     if rest.startswith(tuple(f"{name}." for name in layout.unused)) or "rotary_emb." in rest:
         return None
     return "layer." + rest
+
+
+def _placed(layout: str, tensors: Iterable[str]) -> dict[str, re.Match[str]]:
+    place = LAYOUTS[layout].place
+    return {name: match for name in tensors if (match := place.match(name))}
+
+
+def _depth(placed: Mapping[str, re.Match[str]]) -> int:
+    return len({match["layer"] for match in placed.values()})
+
+
+def _first_layer(placed: Mapping[str, re.Match[str]]) -> set[str]:
+    """The rests of its names."""
+    first = min(int(match["layer"]) for match in placed.values())
+    return {match["rest"] for match in placed.values() if int(match["layer"]) == first}
+
+
+def _stored(
+    tensors: Mapping[str, "Tensor"],
+    layout: str,
+    depth: int,
+    names: Iterable[str],
+    rests: Iterable[str],
+) -> StoredHead:
+    held = tuple(sorted(names))
+    here = set(rests)
+    needed = LAYOUTS[layout].needed if layout in LAYOUTS else ()
+    return StoredHead(
+        layout,
+        depth,
+        held,
+        sum(tensors[name].nbytes for name in held),
+        tuple(sorted({_relative(tensors[name]) for name in held})),
+        tuple(need for need in needed if need not in here),
+        next((tensors[name].shape[0] for name in held if name.endswith(_HIDDEN_NORM)), None),
+    )
+
+
+def _relative(tensor: "Tensor") -> str:
+    inside = tensor.file.parent.name == "mtp" and tensor.file.name == "weights.safetensors"
+    return f"mtp/{tensor.file.name}" if inside else tensor.file.name

@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Protocol
 
 import mlx.core as mx
 from mlx.nn.layers.base import Module
@@ -10,26 +9,20 @@ from mlx.nn.layers.quantized import quantize
 from mlx.utils import tree_flatten
 from mlx_lm.utils import infer_quant_config
 
-from llm_specdec.checkpoint import files, heads
-from llm_specdec.drafters.mtp.drafter import Lender, MTPDrafter
-from llm_specdec.drafters.mtp.head import Head, build, template_index
-from llm_specdec.drafters.mtp.layouts import LAYOUTS, rename
+from llm_specdec.checkpoint import contents_of
+from llm_specdec.drafters.mtp.drafter import MTPDrafter
+from llm_specdec.drafters.mtp.head import PredictionHead, build, template_index
+from llm_specdec.drafters.mtp.layouts import LAYOUTS, StoredHead, find, promised, rename
 from llm_specdec.engine.drafter import Tap
 from llm_specdec.engine.hardware import skinny_matmul
 from llm_specdec.engine.taps import decoder_layers, evaluate
+from llm_specdec.engine.target import Target
 from llm_specdec.errors import CheckpointError
 
 Weights = dict[str, mx.array]
 
 _EXPERT = re.compile(r"(?P<mlp>.+)\.experts\.(?P<expert>\d+)\.(?P<rest>.+)$")
 _FUSED = re.compile(r"(?P<mlp>.+)\.experts\.(?P<part>gate_up_proj|down_proj)(?:\.weight)?$")
-
-
-class Target(Lender, Protocol):
-    """The loaded target, as far as its head needs it."""
-
-    @property
-    def model(self) -> Module: ...
 
 
 def load_head(folder: Path, target: Target, reads: str = "") -> MTPDrafter:
@@ -63,14 +56,12 @@ def tap_of(reads: str, model: Module) -> Tap:
     return len(decoder_layers(model)) - 1 if reads == "last_layer" else "final_norm"
 
 
-def _find(folder: Path) -> heads.Head:
-    found = heads.find(
-        files.read_tensors([*files.weight_files(folder), *files.sidecar_files(folder)])
-    )
+def _find(folder: Path) -> StoredHead:
+    contents = contents_of(folder)
+    found = find(contents.tensors)
     if found is None:
-        config = files.read_json(folder / "config.json")
-        promised = heads.promised({**config, **(config.get("text_config") or {})})
-        why = "its config promises one, its files hold none" if promised else "its files hold none"
+        promise = "its config promises one, " if promised(contents.text) else ""
+        why = f"{promise}its files hold none"
         raise CheckpointError(
             f"{folder.name}: no prediction head: {why}; "
             "use --drafter lookup, or a checkpoint converted with its head"
@@ -153,7 +144,7 @@ def _is_gain_minus_one(weights: Weights, model: Module) -> bool:
     return shifted < plain
 
 
-def _fill(head: Head, weights: Weights, model: Module, folder: Path) -> None:
+def _fill(head: PredictionHead, weights: Weights, model: Module, folder: Path) -> None:
     """Quantise the modules that come quantised, check every name and shape, load, evaluate."""
 
     def stored_form(path: str, module: Module) -> bool | dict[str, object]:

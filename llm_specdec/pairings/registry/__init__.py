@@ -9,8 +9,6 @@ file       `load`, `edit`, `change` and `rename`
 from llm_specdec.pairings.registry.file import change, default_path, edit, load, rename
 from llm_specdec.pairings.registry.pairings import (
     BROKEN,
-    BUILT_IN,
-    KINDS,
     NAMES_ARE,
     VETOED,
     Pairing,
@@ -23,8 +21,6 @@ from llm_specdec.pairings.registry.pairings import (
 
 __all__ = [
     "BROKEN",
-    "BUILT_IN",
-    "KINDS",
     "NAMES_ARE",
     "VETOED",
     "Pairing",

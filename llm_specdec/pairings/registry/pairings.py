@@ -6,11 +6,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from llm_specdec.drafters.table import NONE
 from llm_specdec.errors import RegistryError, UsageError
 from llm_specdec.pairings.registry.lines import line_of
 
-BUILT_IN = ("none", "lookup", "mtp")  # drafters that are words, not repositories
-KINDS = ("model", "dflash")  # what a drafter of its own files may be
 DEFAULT_PROFILE = "default"  # a profile of this name is what the bare NAME uses
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 NAMES_ARE = "letters, digits, '.', '_' and '-', a letter or digit first, at most 64"
@@ -31,8 +30,8 @@ class Pairing:
 
     name: str
     target: str
-    drafter: str = "none"
-    kind: str = "none"
+    drafter: str = NONE.name
+    kind: str = NONE.name
     drafter_bits: int | None = None
     drafter_group_size: int | None = None
     aliases: list[str] = field(default_factory=list)
@@ -44,7 +43,7 @@ class Pairing:
     deviations: dict[str, str] = field(default_factory=dict)
     profiles: dict[str, Profile] = field(default_factory=dict)
     card: dict[str, Any] = field(default_factory=dict)
-    head: dict[str, Any] = field(default_factory=dict)  # reads, acceptance by what it may read
+    head: dict[str, Any] = field(default_factory=dict)  # what calibration found: reads, acceptance
     text: str = field(default="", repr=False, compare=False)
 
     @property

@@ -1,16 +1,16 @@
 """TOML text → registry: every key checked, every error with its line."""
 
+import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from llm_specdec import settings
+from llm_specdec.drafters.table import KINDS, NONE, folder_kinds, lanes, words
 from llm_specdec.errors import RegistryError, UsageError
 from llm_specdec.pairings.registry.lines import line_of
 from llm_specdec.pairings.registry.pairings import (
-    BUILT_IN,
-    KINDS,
     NAMES_ARE,
     Pairing,
     Profile,
@@ -87,14 +87,16 @@ class _Reasons(_Table):
         return table
 
 
-class _Head(_Table):
-    """What calibration found: which hidden states the target's own head reads."""
+class _Calibrated(_Table):
+    """What calibration found: which hidden states of the target the drafter reads."""
 
-    form = 'a table with reads = "final_norm" or "last_layer"'
+    def __init__(self, readings: list[str]) -> None:
+        self.readings = readings
+        self.form = f"a table with reads = {' or '.join(map(json.dumps, readings))}"
 
     def check(self, value: object) -> dict[str, Any]:
         table = super().check(value)
-        if table.get("reads") not in ("final_norm", "last_layer"):
+        if table.get("reads") not in self.readings:
             raise ValueError
         return table
 
@@ -105,23 +107,27 @@ _TOP: dict[str, settings.Form] = {
     "pairings": _Table(),
 }
 _CACHE: dict[str, settings.Form] = {"limit": settings.Size(), "hot": settings.Size()}
-_PAIRING: dict[str, settings.Form] = {
-    "target": settings.Text(),
-    "drafter": settings.Text(),
-    "kind": settings.Choice(*BUILT_IN, *KINDS),
-    "drafter_bits": settings.Choice(4, 8),
-    "drafter_group_size": settings.Choice(32, 64, 128),
-    "aliases": _Words(),
-    "enabled": settings.Flag(),
-    "disabled_reason": settings.Text("a text", "(?s).*"),
-    "added": settings.Text(),
-    "fingerprints": _Reasons(),
-    "settings": _Table(),
-    "deviations": _Reasons(),
-    "profiles": _Table(),
-    "card": _Table(),
-    "head": _Head(),
-}
+
+
+def _pairing_forms() -> dict[str, settings.Form]:
+    readings = [reads for kind in KINDS.values() for reads in kind.readings]
+    return {
+        "target": settings.Text(),
+        "drafter": settings.Text(),
+        "kind": settings.Choice(*lanes()),
+        "drafter_bits": settings.Choice(4, 8),
+        "drafter_group_size": settings.Choice(32, 64, 128),
+        "aliases": _Words(),
+        "enabled": settings.Flag(),
+        "disabled_reason": settings.Text("a text", "(?s).*"),
+        "added": settings.Text(),
+        "fingerprints": _Reasons(),
+        "settings": _Table(),
+        "deviations": _Reasons(),
+        "profiles": _Table(),
+        "card": _Table(),
+        "head": _Calibrated(readings),
+    }
 
 
 def _fields(
@@ -143,7 +149,7 @@ def _pairing(name: str, table: object, text: str, taken: Mapping[str, str]) -> P
     if not isinstance(table, dict):
         raise _Wrong(above, "must be a table")
     _check_name(name, above)
-    fields = _fields(_PAIRING, table, above)
+    fields = _fields(_pairing_forms(), table, above)
     if "target" not in fields:
         raise _Wrong(above, "target is missing")
     _check_drafter(fields, above)
@@ -166,12 +172,13 @@ def _check_name(name: str, key: tuple[str, ...]) -> None:
 
 def _check_drafter(fields: dict[str, Any], above: tuple[str, ...]) -> None:
     """`kind` says what a drafter is; for the built-in ones it may be left out."""
-    drafter = fields.get("drafter", "none")
-    kind = fields.setdefault("kind", drafter if drafter in BUILT_IN else "")
-    if drafter in BUILT_IN and kind != drafter:
+    drafter = fields.get("drafter", NONE.name)
+    kind = fields.setdefault("kind", drafter if drafter in words() else "")
+    if drafter in words() and kind != drafter:
         raise _Wrong((*above, "kind"), f"must be {drafter}, as drafter is")
-    if drafter not in BUILT_IN and kind not in KINDS:
-        raise _Wrong((*above, "kind"), f"must be model or dflash for drafter {drafter!r}")
+    if drafter not in words() and kind not in folder_kinds():
+        allowed = " or ".join(folder_kinds())
+        raise _Wrong((*above, "kind"), f"must be {allowed} for drafter {drafter!r}")
 
 
 def _profile(table: object, above: tuple[str, ...]) -> Profile:

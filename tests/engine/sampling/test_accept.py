@@ -8,16 +8,17 @@ import pytest
 from scipy.stats import chi2
 
 from fixtures import chisquare, heads, parity, reference, zoo
+from llm_specdec.drafters.common.language_model import load
 from llm_specdec.drafters.lookup.drafter import LookupDrafter
 from llm_specdec.drafters.model.drafter import ModelDrafter
-from llm_specdec.drafters.mtp import load_head
+from llm_specdec.drafters.mtp.loading import load_head
 from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.policy import Fixed
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling.logits_processors import Sampling
-from llm_specdec.engine.target import Target, load
+from llm_specdec.engine.target import Target
 from tests.drafters import test_dflash_engine
 
 

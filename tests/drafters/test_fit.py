@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_specdec import checkpoint
-from llm_specdec.checkpoint import fit
+from llm_specdec.drafters import fit, recognise
 from tests.support.checkpoints import (
     qwen_head,
     tokenizer_json,
@@ -17,7 +16,7 @@ DRAFTERS = Path(__file__).parents[2] / "fixtures" / "drafters"
 
 
 def read(folder):
-    return checkpoint.read(folder)
+    return recognise.read(folder)
 
 
 def cost(target, drafter=None):
@@ -88,7 +87,7 @@ def test_a_drafter_in_the_speculators_packaging_is_read(tmp_path):
     write_safetensors(folder / "model.safetensors", shapes)
     drafter = read(folder)
     assert drafter.kind == "dflash"
-    assert drafter.dflash.target_layer_ids == (1, 14, 27)
+    assert drafter.parts["dflash"].target_layer_ids == (1, 14, 27)
     assert fit.mismatches(target, drafter) == []
 
 
@@ -117,7 +116,7 @@ def test_a_drafter_beside_a_head_is_objected_to(tmp_path):
     headed = read(write_model(tmp_path / "headed", shapes=trunk() | qwen_head()))
     drafter = read(write_model(tmp_path / "same"))
     assert "ships its own prediction head" in fit.warnings(headed, drafter)[0]
-    assert fit.head_objection(drafter) is None
+    assert fit.objection(drafter) is None
 
 
 def test_a_drafter_as_large_as_its_target_is_warned_about(tmp_path):
@@ -128,7 +127,7 @@ def test_a_drafter_as_large_as_its_target_is_warned_about(tmp_path):
 
 def test_head_cost_counts_the_output_head_it_uses(tmp_path):
     headed = read(write_model(tmp_path, shapes=trunk() | qwen_head()))
-    expected = headed.head.nbytes + 100 * 64 * 2
+    expected = headed.parts["mtp"].nbytes + 100 * 64 * 2
     assert cost(headed).bytes_per_pass == expected
 
 

@@ -1,0 +1,12 @@
+"""The language model of a folder, without what else its files hold."""
+
+from pathlib import Path
+
+from llm_specdec.drafters import recognise
+from llm_specdec.engine import target as targets
+from llm_specdec.engine.target import Target
+
+
+def load(folder: Path, bits: int | None = None, group_size: int = 64) -> Target:
+    """Raises as `targets.load` does."""
+    return targets.load(folder, bits, group_size, apart=recognise.apart(folder))
