@@ -10,7 +10,8 @@ SpecdecError                 exit 1
 ├── ResourceError            memory, disk or a missing backend
 ├── HubError                 the model hub did not give what was asked for
 ├── LogError                 llm's log, or the bench's, cannot be read or lacks a run
-└── CheckFailed              a gate, parity or doctor check came out negative
+├── CheckFailed              a gate, parity or doctor check came out negative
+└── Undecided                exit 3: a bench whose figures carry no verdict
 
 A message is one line: what is wrong, then what to do. It is translated to click in
 `cli/__init__.py` and to llm in `model.py`, nowhere else.
@@ -71,3 +72,7 @@ class LogError(SpecdecError):
 
 class CheckFailed(SpecdecError):
     pass
+
+
+class Undecided(SpecdecError):
+    exit_code = 3

@@ -11,6 +11,7 @@ from llm_specdec.bench.runs import Progress, Schedule, perform
 from llm_specdec.bench.sessions import Configuration, Sessions
 from llm_specdec.bench.store import Asked, Store
 from llm_specdec.checkpoint import fingerprint
+from llm_specdec.console.notices import warn
 from llm_specdec.drafters.recognise import read
 from llm_specdec.drafters.table import NONE, words
 from llm_specdec.errors import ContextError, UsageError
@@ -28,21 +29,35 @@ def bench(model: str, options: Mapping[str, Any], tell: Callable[[str], None]) -
     pairing, profile = known.find(model)
     configs = _configs(known, model, options)
     store = Store()
+    if (others := machine.others_now()) > machine.BUSY:
+        warn(
+            f"other processes use {others:.0%} of the cores: while they run, "
+            "the bench decides nothing"
+        )
     tell(f"loading {pairing.name}")
     runner = Sessions(configs, options["max_tokens"], keeps=options["warm"])
     found = _prompts(runner, options)
     mode = "warm" if options["warm"] else "lanes" if options["lanes"] else "cold"
     schedule = Schedule(
-        asked=Asked(pairing.name, profile, options["against"], mode, options["gate"]),
+        asked=Asked(pairing.name, profile, options["against"], mode, _gate(options)),
         configs=[config.name for config in configs],
         prompts=found,
         runs=options["runs"],
         conditions=_conditions(configs, found, options),
     )
-    result = perform(schedule, runner, store, Progress(tell, schedule.steps))
-    if options["against"] == "none" and (concerned := _concerned(known, pairing, result)):
-        _apply(concerned, result)
+    watch = machine.Watch()
+    result = perform(schedule, runner, store, Progress(tell, schedule.steps), watch.others)
+    judged = options["against"] == "none" and not options["no_gate"]
+    concerned = _concerned(known, pairing, result) if judged else None
+    if concerned and (applied := _apply(concerned, result)):
+        result["verdict"]["applied"] = applied
+        store.finish(result["id"], result["verdict"], result["partial"])
     return result
+
+
+def _gate(options: Mapping[str, Any]) -> float | None:
+    gate: float = options["gate"]
+    return None if options["no_gate"] else gate
 
 
 def _configs(known: Registry, model: str, options: Mapping[str, Any]) -> list[Configuration]:
@@ -193,8 +208,9 @@ def _concerned(known: Registry, pairing: Pairing, result: Mapping[str, Any]) -> 
     return known.pairings.get(broken[0])
 
 
-def _apply(pairing: Pairing, result: Mapping[str, Any]) -> None:
-    """Enable what was adopted, disable what was vetoed or is broken; files stay."""
+def _apply(pairing: Pairing, result: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Enable what was adopted, disable what was vetoed or is broken; files stay. What changed:
+    pairing, enabled, was_enabled; None where nothing does."""
     verdict = result["verdict"]
     reasons = f"{result['id']}: {'; '.join(verdict['reasons'])}"
     if verdict["status"] == "adopted":
@@ -204,6 +220,11 @@ def _apply(pairing: Pairing, result: Mapping[str, Any]) -> None:
     elif verdict["status"] == "broken":
         change = {"enabled": False, "disabled_reason": f"{registry.BROKEN} {reasons}"}
     else:
-        return
+        return None
     with registry.change(pairing.name) as table:
         table.update(change)
+    return {
+        "pairing": pairing.name,
+        "enabled": change["enabled"],
+        "was_enabled": pairing.enabled,
+    }

@@ -3,6 +3,7 @@
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -13,6 +14,8 @@ import psutil
 
 T = TypeVar("T")
 
+BUSY = 0.25  # share of the cores that others may use before figures bend
+WATCHED = 1.0  # seconds, the least that a share of the cores is taken from
 LARGE = 2**30  # resident bytes from which another process is worth naming
 PACKAGES = ("llm-specdec", "llm", "mlx", "mlx-lm")
 
@@ -48,6 +51,37 @@ def state() -> dict[str, Any]:
         "power": _power(),
         "large_processes": _large_processes(),
     }
+
+
+class Watch:
+    """How much of the cores other processes have used since it was made."""
+
+    def __init__(self) -> None:
+        self._start, self._before = time.monotonic(), _cpu_seconds()
+
+    def others(self) -> float:
+        """From 0, idle, to 1, all cores; 0 too in the first second, which tells too little."""
+        if time.monotonic() - self._start < WATCHED:
+            return 0.0
+        now = _cpu_seconds()
+        busy, own, total = (after - before for before, after in zip(self._before, now, strict=True))
+        return min(1.0, max(0.0, busy - own) / total) if total > 0 else 0.0
+
+
+def others_now() -> float:
+    """The share of the cores that other processes use now. Takes a second."""
+    watch = Watch()
+    time.sleep(WATCHED)
+    return watch.others()
+
+
+def _cpu_seconds() -> tuple[float, float, float]:
+    """CPU time so far of all processes, of this one, and of all cores, idle time included."""
+    everyone, own = psutil.cpu_times(), psutil.Process().cpu_times()
+    idle = everyone.idle + getattr(everyone, "iowait", 0.0)
+    guests = getattr(everyone, "guest", 0.0) + getattr(everyone, "guest_nice", 0.0)
+    total = sum(everyone) - guests  # which user and nice hold already
+    return total - idle, own.user + own.system, total
 
 
 def _version(package: str) -> str | None:

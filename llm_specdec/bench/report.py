@@ -89,7 +89,7 @@ def _chart(bench: Row, name: str, draw: Callable[[Axes, Row], bool]) -> str | No
 
 
 def _dots(axes: Axes, case: Row, rate: str, unit: str) -> bool:
-    names = [row["config"] for row in case["configs"]]
+    names = [table.named(row["config"]) for row in case["configs"]]
     shown = False
     for place, row in enumerate(case["configs"]):
         if not row[rate]:
@@ -118,7 +118,7 @@ def _ttft(axes: Axes, case: Row) -> bool:
                       label=None if shown and place else label)  # fmt: skip
             axes.plot(runs, [height] * len(runs), "o", color=colour, markersize=5)
             shown = True
-    _lanes(axes, [row["config"] for row in case["configs"]], "s")
+    _lanes(axes, [table.named(row["config"]) for row in case["configs"]], "s")
     return shown
 
 
@@ -132,7 +132,7 @@ def _phases(axes: Axes, case: Row) -> bool:
             axes.barh(place, share, left=left, height=0.6, color=colour, label=label)
             left += share
         shown = shown or left > 0
-    _lanes(axes, [row["config"] for row in case["configs"]], "% of wall")
+    _lanes(axes, [table.named(row["config"]) for row in case["configs"]], "% of wall")
     return shown
 
 
@@ -149,7 +149,9 @@ def _positions(axes: Axes, case: Row) -> bool:
     axes.set_xlabel("position in the draft")
     axes.set_ylabel("% accepted")
     axes.set_ylim(0, 100)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    longest = max(len(row["accepted_by_position"]) for row in case["configs"])
+    axes.set_xlim(0.5, max(axes.get_xlim()[1], longest + 0.5))  # the panels share it
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     return shown
 
 

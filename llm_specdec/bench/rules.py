@@ -8,6 +8,8 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from llm_specdec.bench.machine import BUSY
+
 GATE = 15.0  # percent of median decode gain a drafter must show
 INTERRUPTED = "the bench was interrupted"  # why it decides nothing
 
@@ -115,34 +117,46 @@ def first_difference(a: Sequence[int], b: Sequence[int]) -> int | None:
 
 
 def verdict(
-    gains: Sequence[tuple[Case, float | None]],
+    gains: Sequence[tuple[Case, Figures | None]],
     statuses: Sequence[str],
-    gate: float,
+    gate: float | None,
     partial: bool,
     doubts: Sequence[str] = (),
+    others: float = 0.0,
 ) -> dict[str, Any]:
-    """adopted | vetoed | broken | undecided, with the gain at each context and the reasons.
+    """adopted | vetoed | broken | undecided | measured (without a gate), with the gain at each
+    context and the reasons.
 
-    The gain at a context is the median over its cases. Adopted: it reaches the gate at every
-    context, every output identical or a tie. Undecided: stopped early, or no decode rate.
-    `doubts` are reasons not to trust an adoption much; they do not change it.
+    The gain at a context is the median over its cases, and so are the ends of its spread.
+    Adopted: it reaches the gate at every context, every output identical or a tie. Undecided:
+    stopped early, no decode rate, a spread that holds 0, or a machine that others kept busy
+    (`others`: the share of its cores that they used). `doubts` are reasons not to trust an
+    adoption much; they do not change it.
     """
-    contexts = sorted({case.context for case, _ in gains})
     by_context = [
-        {"context": context, "gain_pct": _median([g for c, g in gains if c.context == context])}
-        for context in contexts
+        {"context": context} | _at([found for case, found in gains if case.context == context])
+        for context in sorted({case.context for case, _ in gains})
     ]
     return {
         "gate_pct": gate,
         "gains": by_context,
-        **_decide(by_context, statuses, gate, partial, doubts),
+        "others_share": round(others, 3),
+        **_decide(by_context, statuses, gate, partial, doubts, others),
     }
 
 
-def gains_of(cases: Iterable[Mapping[str, Any]], config: str) -> list[tuple[Case, float | None]]:
-    """The gain of median decode rates of one configuration, for each case of a bench."""
+def _at(gains: Sequence[Figures | None]) -> dict[str, float | None]:
+    """A context's gain and spread from those of its cases."""
+    return {
+        f"{name}_pct": _median([found[f"{of}_pct"] if found else None for found in gains])
+        for name, of in (("gain", "median"), ("low", "low"), ("high", "high"))
+    }
+
+
+def gains_of(cases: Iterable[Mapping[str, Any]], config: str) -> list[tuple[Case, Figures | None]]:
+    """What a configuration gains in decode rate, for each case of a bench: see `gain`."""
     return [
-        (Case(case["text"], case["context"]), _median_gain(row))
+        (Case(case["text"], case["context"]), (row["gain"] or {}).get("decode_tps"))
         for case in cases
         for row in case["configs"]
         if row["config"] == config
@@ -153,7 +167,8 @@ def best(cases: Sequence[Mapping[str, Any]], configs: Sequence[str]) -> dict[str
     """Which lane this machine should use: the one whose median gain over the cases is highest,
     or the baseline where none gains; `reasons` are those to doubt it."""
     gains = {
-        config: _median([gain for _, gain in gains_of(cases, config)]) for config in configs[1:]
+        config: _at([found for _, found in gains_of(cases, config)])["gain_pct"]
+        for config in configs[1:]
     }
     known = {config: gain for config, gain in gains.items() if gain is not None and gain > 0}
     lane = max(known, key=lambda config: known[config], default=configs[0])
@@ -179,30 +194,48 @@ def _swallowed(gain: Mapping[str, Any] | None) -> bool:
     return gain is None or gain["swallowed"]
 
 
-def _median_gain(row: Mapping[str, Any]) -> float | None:
-    gain = (row["gain"] or {}).get("decode_tps")
-    return gain["median_pct"] if gain else None
-
-
 def _decide(
     gains: Sequence[Mapping[str, Any]],
     statuses: Sequence[str],
-    gate: float,
+    gate: float | None,
     partial: bool,
     doubts: Sequence[str],
+    others: float,
 ) -> dict[str, Any]:
     if "broken" in statuses:
         return {"status": "broken", "reasons": ["greedy output differs from the target's own"]}
     if partial:
         return {"status": "undecided", "reasons": [INTERRUPTED]}
+    if gate is None:
+        return {"status": "measured", "reasons": []}
     if not gains or any(row["gain_pct"] is None for row in gains):
         return {"status": "undecided", "reasons": ["no decode rate to compare"]}
+    if unsure := _unsure(gains, gate, others):
+        return {"status": "undecided", "reasons": unsure}
     below = [
         f"{row['gain_pct']:+.1f}% at {row['context']} tokens is below the gate of {gate:g}%"
         for row in gains
         if row["gain_pct"] < gate
     ]
     return {"status": "vetoed" if below else "adopted", "reasons": below or list(doubts)}
+
+
+def _unsure(gains: Sequence[Mapping[str, Any]], gate: float, others: float) -> list[str]:
+    """Why these figures carry no verdict; nothing where they do."""
+    reasons = []
+    if others > BUSY:
+        reasons.append(
+            f"other processes used {others:.0%} of the cores: bench again once they are done"
+        )
+    for row in gains:
+        if row["low_pct"] <= 0 <= row["high_pct"]:
+            reach = "" if row["high_pct"] >= gate else f", and no run reaches {gate:g}%"
+            reasons.append(
+                f"the spread swallows {row['gain_pct']:+.1f}% at {row['context']} tokens "
+                f"(runs {row['low_pct']:+.1f}% to {row['high_pct']:+.1f}%{reach}): "
+                "try more --runs, or a quieter machine"
+            )
+    return reasons
 
 
 def _median(values: Sequence[float | None]) -> float | None:

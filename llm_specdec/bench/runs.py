@@ -77,9 +77,16 @@ class Progress:
         self._tell(f"{self._done}/{self._steps} {text}{left}")
 
 
-def perform(schedule: Schedule, runner: Runner, store: Store, progress: Progress) -> dict[str, Any]:
+def perform(
+    schedule: Schedule,
+    runner: Runner,
+    store: Store,
+    progress: Progress,
+    others: Callable[[], float] = lambda: 0.0,
+) -> dict[str, Any]:
     """Run the schedule and store it; returns the bench as `results.assemble` gives it.
 
+    others: asked at the end for the share of the cores that other processes have used.
     Ctrl-C ends it early: what ran stays, marked partial, and decides nothing.
     """
     bench = store.begin(schedule.asked, schedule.conditions)
@@ -90,7 +97,7 @@ def perform(schedule: Schedule, runner: Runner, store: Store, progress: Progress
     except KeyboardInterrupt:
         partial = True
     found = assemble(store.bench(bench))
-    store.finish(bench, _verdict(schedule, found, partial), partial)
+    store.finish(bench, _verdict(schedule, found, partial, others()), partial)
     return assemble(store.bench(bench))
 
 
@@ -140,7 +147,9 @@ def _order(schedule: Schedule) -> Iterator[tuple[int, str, bool]]:
         yield number, config, schedule.warm
 
 
-def _verdict(schedule: Schedule, found: Mapping[str, Any], partial: bool) -> dict[str, Any]:
+def _verdict(
+    schedule: Schedule, found: Mapping[str, Any], partial: bool, others: float
+) -> dict[str, Any]:
     statuses = [
         config["parity"]["status"]
         for case in found["cases"]
@@ -150,12 +159,12 @@ def _verdict(schedule: Schedule, found: Mapping[str, Any], partial: bool) -> dic
     if schedule.asked.mode == "cold" or "broken" in statuses:
         gains = rules.gains_of(found["cases"], schedule.configs[-1])
         doubts = rules.doubts_of(found["cases"], schedule.configs[-1])
-        return rules.verdict(gains, statuses, schedule.asked.gate_pct, partial, doubts)
+        return rules.verdict(gains, statuses, schedule.asked.gate_pct, partial, doubts, others)
     if partial:
         return {"status": "undecided", "reasons": [rules.INTERRUPTED]}
     if schedule.asked.mode == "lanes":
         return rules.best(found["cases"], schedule.configs)
-    return {"status": "undecided", "reasons": ["warm runs decide nothing"]}
+    return {"status": "measured", "reasons": ["warm runs decide nothing"]}
 
 
 def _named(case: Case) -> str:

@@ -86,7 +86,7 @@ class Asked:
     profile: str | None
     against: str
     mode: str
-    gate_pct: float
+    gate_pct: float | None  # None: measure only
 
 
 def default_path() -> Path:

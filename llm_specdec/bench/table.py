@@ -6,6 +6,11 @@ from typing import Any
 from llm_specdec.bench.machine import identity
 
 Row = Mapping[str, Any]
+ALONE = {"none": "target alone"}  # a configuration's name → what people read
+
+
+def named(config: str) -> str:
+    return ALONE.get(config, config)
 
 
 def text(bench: Row) -> str:
@@ -25,7 +30,7 @@ def conditions(bench: Row) -> list[tuple[str, str]]:
     rows = [
         ("bench", f"{bench['id']}, {bench['datetime_utc']}, {bench['mode']}"),
         ("machine", f"{identity(machine)}, {machine['system']}"),
-        ("load", f"{state['load_1min']} before the bench"),
+        ("load", f"{state['load_1min']} before the bench{_others(bench)}"),
         ("memory", f"{state['memory_available_bytes'] / 2**30:.1f} GiB available, pressure "
                    f"{state['memory_pressure'] or 'unknown'}"),
         ("power", state["power"] or "unknown"),
@@ -41,6 +46,11 @@ def conditions(bench: Row) -> list[tuple[str, str]]:
         for number, p in enumerate(state["large_processes"], 1)
     ]
     return rows
+
+
+def _others(bench: Row) -> str:
+    share = (bench["verdict"] or {}).get("others_share")
+    return "" if share is None else f", other processes used {share:.0%} of the cores meanwhile"
 
 
 def rules(bench: Row) -> str:
@@ -60,7 +70,8 @@ def verdict(bench: Row) -> str:
     if found["status"] == "recommended":
         gain = found["gains"].get(found["config"])
         why = f": {gain:+.1f}% decode, median over the cases" if gain else ": no lane gains here"
-        return "; ".join([f"use {found['config']}{why}", *found["reasons"]])
+        lane = "the target alone" if found["config"] == "none" else found["config"]
+        return "; ".join([f"use {lane}{why}", *found["reasons"]])
     gains = ", ".join(
         f"{row['gain_pct']:+.1f}% at {row['context']} tokens"
         for row in found.get("gains", [])
@@ -69,6 +80,8 @@ def verdict(bench: Row) -> str:
     if found["status"] == "adopted":
         doubts = f"; but {'; '.join(found['reasons'])}" if found["reasons"] else ""
         return f"adopted: {gains}; the gate is {found['gate_pct']:g}%{doubts}"
+    if found["status"] == "measured":
+        return f"measured, not judged: {'; '.join(found['reasons']) or gains}"
     return f"{found['status']}: {'; '.join(found['reasons'])}"
 
 
@@ -127,7 +140,8 @@ def seconds(rate: Row | None) -> str:
 
 def title(bench: Row) -> str:
     profile = f"/{bench['profile']}" if bench["profile"] else ""
-    against = "all lanes" if bench["mode"] == "lanes" else f"against {bench['against']}"
+    against = "the target alone" if bench["against"] == "none" else bench["against"]
+    against = "all lanes" if bench["mode"] == "lanes" else f"against {against}"
     warm = ", warm" if bench["mode"] == "warm" else ""
     partial = ", partial" if bench["partial"] else ""
     return f"{bench['pairing']}{profile} {against}{warm}{partial}"
@@ -146,7 +160,7 @@ def _text(bench: Row) -> Iterator[str]:
 
 
 def _block(row: Row) -> Iterator[str]:
-    yield f"  {row['config']}"
+    yield f"  {named(row['config'])}"
     for name, value in _lines(row):
         if value:
             yield f"    {name:<12}{value}"
@@ -189,7 +203,7 @@ def _markdown(bench: Row) -> Iterator[str]:
         for row in case["configs"]:
             rate = "decode_tps" if row["decode_tps"] else "end_to_end_tps"
             cells = (
-                row["config"],
+                named(row["config"]),
                 listed(row["decode_tps"]),
                 listed(row["end_to_end_tps"]),
                 "; cold ".join(value for _, value in _ttft(row)),

@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from llm_specdec.bench.results import assemble, redact
 from llm_specdec.bench.rules import GATE
 from llm_specdec.bench.store import Store
 from llm_specdec.cli.output import json_option, print_json
+from llm_specdec.console.progress import progress
 from llm_specdec.console.text import echo
-from llm_specdec.errors import CheckFailed, ResourceError, UsageError
+from llm_specdec.errors import CheckFailed, ResourceError, Undecided, UsageError
 
 FAILED = ("vetoed", "broken")
 
@@ -99,6 +101,7 @@ def bench_command() -> None:
     show_default=True,
     help="Gain in percent of the median decode rate that the pairing must reach",
 )
+@click.option("--no-gate", is_flag=True, help="Measure only: no verdict, and nothing changes")
 @click.option("--warm", is_flag=True, help="Measure what a warm start saves; decides nothing")
 @click.option("--lanes", is_flag=True, help="Try every drafter of the target at several lengths")
 @report_option
@@ -110,7 +113,9 @@ def run_command(model: str, **options: Any) -> None:
     Greedy outputs are compared first: they must be the same tokens. Then both run in turn,
     in one process, without the prefix cache. If the gain of the median decode rates reaches
     the gate at every context, the pairing is adopted; otherwise it is disabled, and its
-    files stay. Exit status 1 means vetoed or broken. Ctrl-C keeps what ran.
+    files stay. Undecided, and nothing changes: other processes kept the machine busy, or the
+    runs lie so far apart that their spread swallows the gain. Ctrl-C keeps what ran.
+    Exit status 1 means vetoed or broken, 3 undecided.
 
     \b
     Examples:
@@ -121,13 +126,34 @@ def run_command(model: str, **options: Any) -> None:
     _check_options(options)
     from llm_specdec.bench.command import bench
 
-    found = bench(model, options, _tell)
+    with progress(f"loading {model}") as tell:
+        found = bench(model, options, tell)
     _show(found, options)
-    status = found["verdict"]["status"]
-    if status in FAILED:
-        raise CheckFailed(f"bench {found['id']}: {table.verdict(found)}")
+    echo(_outcome(found), err=True)
+    click.get_current_context().exit(_exit_code(found))
+
+
+def _exit_code(found: Mapping[str, Any]) -> int:
+    """1 for a check that failed or a bench cut short, 3 where the figures carry no verdict."""
+    if found["verdict"]["status"] in FAILED or found["partial"]:
+        return CheckFailed.exit_code
+    return Undecided.exit_code if found["verdict"]["status"] == "undecided" else 0
+
+
+def _outcome(found: Mapping[str, Any]) -> str:
+    """What the bench changed, and how to undo it."""
+    applied = found["verdict"].get("applied")
     if found["partial"]:
-        raise CheckFailed(f"bench {found['id']} was interrupted: what ran is kept, nothing decided")
+        return f"bench {found['id']} was interrupted: what ran is kept, nothing is changed"
+    if not applied:
+        return f"bench {found['id']} is kept, nothing is changed"
+    name = applied["pairing"]
+    if applied["enabled"]:
+        return f"{name} {'goes on drafting' if applied['was_enabled'] else 'drafts from now on'}"
+    off = "is switched off" if applied["was_enabled"] else "stays switched off"
+    if found["verdict"]["status"] == "broken":
+        return f"{name} {off}, its files are kept"
+    return f"{name} {off}, its files are kept: llm specdec enable {name} --override 'why' undoes it"
 
 
 @bench_command.command(name="list", short_help="List all benches and their verdicts")
@@ -215,7 +241,3 @@ def _write(path: Path, found: dict[str, Any]) -> None:
         path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--report {path} cannot be written: {error}") from error
-
-
-def _tell(text: str) -> None:
-    echo(text, err=True)

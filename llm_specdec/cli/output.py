@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from llm_specdec.console import text as console
+from llm_specdec.console.progress import say
 from llm_specdec.console.text import echo, escaped, one_line
 
 WIDTH = 80
@@ -20,7 +21,7 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask")
 
 
 def warn(text: str) -> None:
-    echo(f"warning: {one_line(text)}", err=True)
+    say(f"warning: {one_line(text)}")
 
 
 def done(text: str, data: Any, as_json: bool) -> None:

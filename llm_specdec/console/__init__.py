@@ -1,6 +1,7 @@
 """Text for people.
 
 text      what strangers wrote, made fit to be printed, and printed
-notices   warnings and progress, on stderr
+notices   warnings, on stderr
+progress  what a command is doing, while it takes a moment
 sizes     bytes as people read them
 """

@@ -6,7 +6,9 @@ make one item look like two. Each such character is shown as a replacement chara
 model says goes to stdout as it is: pipelines read it.
 """
 
+import contextlib
 import re
+import sys
 
 import click
 
@@ -34,6 +36,13 @@ def escaped(json: str) -> str:
 def echo(text: str, err: bool = False) -> None:
     """Print text for a person."""
     click.echo(clean(text), err=err)
+
+
+def overwrite(text: str, width: int = 0) -> None:
+    """Put at most `width` signs of text in place of the terminal's last line, on stderr."""
+    with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+        sys.stderr.write(f"\r\x1b[K{one_line(text)[:width]}")
+        sys.stderr.flush()
 
 
 def confirm(question: str, default: bool = False, abort: bool = False) -> bool:

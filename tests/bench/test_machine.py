@@ -17,3 +17,18 @@ def test_what_a_system_cannot_tell_is_none():
         raise FileNotFoundError
 
     assert machine._quietly(missing) is None
+
+
+def test_cores_that_others_use_are_counted_and_ones_own_are_not(monkeypatch):
+    """Of 4 s on two cores, 3 busy and 1 of these this process's."""
+    times = iter([(10.0, 2.0, 50.0), (13.0, 3.0, 54.0)])
+    monkeypatch.setattr(machine, "_cpu_seconds", lambda: next(times))
+    monkeypatch.setattr(machine, "WATCHED", 0.0)
+    assert machine.Watch().others() == 0.5
+
+
+def test_real_cpu_times_make_a_share():
+    busy, own, total = machine._cpu_seconds()
+    assert 0 < own <= busy < total
+    assert machine.Watch().others() == 0.0  # too early to tell
+    assert 0.0 <= machine.others_now() <= 1.0

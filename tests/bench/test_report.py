@@ -9,6 +9,7 @@ from tests.bench.test_runs import SEED
 from tests.support.scripted_bench import Scripted, plan, progress
 
 report = pytest.importorskip("llm_specdec.bench.report")
+Figure = pytest.importorskip("matplotlib.figure").Figure
 
 
 @pytest.fixture
@@ -43,3 +44,18 @@ def test_a_bench_without_runs_still_makes_a_page(tmp_path):
     engine = Scripted(SEED, outputs={"qwen": [9]}, gaps=1.0)
     found = perform(plan(), engine, Store(tmp_path / "bench.db"), progress()[0])
     assert "broken: greedy output differs" in report.html(found)
+
+
+def test_a_single_position_has_the_axis_of_a_position(found):
+    """And not one from 0.945 to 1.055."""
+    for row in found["cases"][0]["configs"]:
+        row["accepted_by_position"] = [0.8] if row["config"] == "qwen" else []
+    axes = Figure().subplots()
+    assert report._positions(axes, found["cases"][0])
+    assert axes.get_xlim() == (0.5, 1.5) and axes.get_ylim() == (0, 100)
+    assert [tick for tick in axes.get_xticks() if 0.5 <= tick <= 1.5] == [1]
+
+
+def test_the_target_alone_is_called_so(found):
+    assert ">target alone<" in report.html(found)
+    assert ">none<" not in report.html(found)

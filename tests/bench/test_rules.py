@@ -88,9 +88,18 @@ def test_an_output_cut_short_differs_where_it_ends():
     assert rules.first_difference([], []) is None
 
 
-def verdict(*gains, statuses=("identical",), gate=15.0, partial=False):
-    cases = [(Case("code", context), gain) for context, gain in gains]
-    return rules.verdict(cases, statuses, gate, partial)
+def gain(median, low=None, high=None):
+    """A gain whose runs all gain about as much, unless told."""
+    if median is None:
+        return None
+    low, high = (median - 0.1 if low is None else low), (median + 0.1 if high is None else high)
+    return {"median_pct": median, "low_pct": low, "high_pct": high}
+
+
+def verdict(*gains, statuses=("identical",), gate=15.0, partial=False, others=0.0):
+    """gains: (context, median) or (context, median, low, high)."""
+    cases = [(Case("code", context), gain(*figures)) for context, *figures in gains]
+    return rules.verdict(cases, statuses, gate, partial, others=others)
 
 
 def test_the_gate_must_be_reached_at_every_context():
@@ -102,7 +111,7 @@ def test_the_gate_must_be_reached_at_every_context():
 
 def test_a_context_counts_with_the_median_of_its_cases():
     found = verdict((2150, 5.0), (2150, 20.0), (2150, 90.0))
-    assert found["gains"] == [{"context": 2150, "gain_pct": 20.0}]
+    assert [(row["context"], row["gain_pct"]) for row in found["gains"]] == [(2150, 20.0)]
     assert found["status"] == "adopted"
 
 
@@ -112,3 +121,37 @@ def test_nothing_is_adopted_without_parity_or_after_an_interrupt():
     assert verdict((2150, None))["status"] == "undecided"
     assert verdict()["status"] == "undecided"
     assert verdict((2150, 90.0), statuses=["tie"])["status"] == "adopted"
+
+
+def test_a_spread_that_holds_nothing_gained_decides_neither_way():
+    found = verdict((2150, -8.6, -21.9, 5.8))
+    assert found["status"] == "undecided"
+    assert found["reasons"] == [
+        "the spread swallows -8.6% at 2150 tokens (runs -21.9% to +5.8%, and no run reaches 15%): "
+        "try more --runs, or a quieter machine"
+    ]
+    assert verdict((2150, 18.0, -1.0, 30.0))["status"] == "undecided"
+    assert verdict((2150, 18.0, 1.0, 30.0))["status"] == "adopted"
+    assert verdict((2150, -8.6, -21.9, -0.1))["status"] == "vetoed"
+
+
+def test_one_of_several_cases_that_is_swallowed_leaves_the_context_decided():
+    found = verdict((2150, 1.0, -3.0, 4.0), (2150, 20.0, 16.0, 25.0), (2150, 40.0, 30.0, 50.0))
+    assert found["status"] == "adopted"
+    (row,) = found["gains"]
+    assert (row["low_pct"], row["high_pct"]) == (16.0, 25.0)
+
+
+def test_a_machine_that_others_kept_busy_decides_neither_way():
+    for figure in (90.0, -90.0):
+        found = verdict((2150, figure), others=0.61)
+        assert found["status"] == "undecided" and found["others_share"] == 0.61
+        assert "other processes used 61% of the cores" in found["reasons"][0]
+    assert verdict((2150, 90.0), others=0.2)["status"] == "adopted"
+    assert verdict((2150, 90.0), others=0.61, statuses=["broken"])["status"] == "broken"
+
+
+def test_without_a_gate_nothing_is_judged_but_broken_output():
+    assert verdict((2150, 90.0), gate=None)["status"] == "measured"
+    assert verdict((2150, 1.0, -3.0, 4.0), gate=None, others=0.9)["status"] == "measured"
+    assert verdict((2150, 90.0), gate=None, statuses=["broken"])["status"] == "broken"

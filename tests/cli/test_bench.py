@@ -4,8 +4,9 @@ import sqlite3
 import pytest
 
 from llm_specdec import settings
-from llm_specdec.bench import command, last_verdict
+from llm_specdec.bench import command, last_verdict, machine
 from llm_specdec.bench.store import Store, default_path
+from llm_specdec.console import notices
 from llm_specdec.pairings import registry
 from tests.support.command_line import specdec
 from tests.support.scripted_bench import CONDITIONS, Scripted
@@ -26,6 +27,13 @@ def user(llm_user):
     return llm_user
 
 
+def others(monkeypatch, before, meanwhile):
+    """What other processes use of the cores, whatever they do."""
+    notices.warn.cache_clear()
+    monkeypatch.setattr(machine, "others_now", lambda: before)
+    monkeypatch.setattr(machine.Watch, "others", lambda watch: meanwhile)
+
+
 @pytest.fixture
 def engine(monkeypatch):
     """Replaces the real engine by a scripted one, to be filled by the test."""
@@ -36,6 +44,7 @@ def engine(monkeypatch):
         return scripted
 
     monkeypatch.setattr(command, "Sessions", sessions)
+    others(monkeypatch, before=0.0, meanwhile=0.0)
     for module in (command, last_verdict):
         monkeypatch.setattr(module, "models", lambda pairing: CONDITIONS["models"])
     return scripted
@@ -53,7 +62,11 @@ def run(engine, rates, *arguments):
 def test_a_good_drafter_is_adopted_and_a_worse_one_vetoed_with_its_figures(user, engine):
     result = run(engine, BAD)
     assert result.exit_code == 1
-    assert len([line for line in result.stderr.splitlines() if line.startswith("Error")]) == 1
+    assert result.stdout.count("vetoed: -26.0% at 2150 tokens is below the gate of 15%") == 1
+    assert result.stderr == (
+        "qwen is switched off, its files are kept: "
+        "llm specdec enable qwen --override 'why' undoes it\n"
+    )
     pairing = registry.load().pairing("qwen")
     assert not pairing.enabled
     assert pairing.disabled_reason.startswith("vetoed by bench 1: -26.0% at 2150 tokens")
@@ -116,8 +129,50 @@ def test_the_gate_can_be_set(user, engine):
 def test_broken_parity_disables_the_pairing(user, engine):
     engine.outputs, engine.gaps = {"qwen": [9]}, 1.0
     result = run(engine, GOOD)
-    assert result.exit_code == 1 and "broken" in result.stderr
+    assert result.exit_code == 1 and "broken: greedy output" in result.stdout
+    assert result.stderr == "qwen is switched off, its files are kept\n"
     assert "broken by bench 1" in registry.load().pairing("qwen").disabled_reason
+
+
+def test_a_spread_that_swallows_the_gain_is_undecided_and_changes_nothing(user, engine):
+    before = registry.default_path().read_text()
+    result = run(engine, {"none": [10.0, 11.0, 14.0], "qwen": [12.0, 13.0, 16.0]})
+    assert result.exit_code == 3
+    assert result.stdout.count("undecided: the spread swallows +18.2%") == 1
+    assert result.stderr == "bench 1 is kept, nothing is changed\n"
+    assert registry.default_path().read_text() == before
+
+
+@pytest.mark.parametrize("rates", [GOOD, BAD])
+def test_a_busy_machine_is_warned_of_and_decides_nothing(user, engine, monkeypatch, rates):
+    others(monkeypatch, before=0.7, meanwhile=0.8)
+    before = registry.default_path().read_text()
+    result = run(engine, rates, "--json")
+    assert result.exit_code == 3
+    assert "Warning: other processes use 70% of the cores" in result.stderr
+    verdict = json.loads(result.stdout)["verdict"]
+    assert verdict["status"] == "undecided" and verdict["others_share"] == 0.8
+    assert registry.default_path().read_text() == before
+
+
+@pytest.mark.parametrize("rates", [GOOD, BAD])
+def test_no_gate_measures_only(user, engine, rates):
+    before = registry.default_path().read_text()
+    result = run(engine, rates, "--no-gate")
+    assert result.exit_code == 0
+    assert "measured, not judged: " in result.stdout
+    assert "nothing is changed" in result.stderr
+    assert registry.default_path().read_text() == before
+    assert bench("show", "1").exit_code == bench("list").exit_code == 0
+
+
+def test_the_json_says_what_the_verdict_changed(user, engine):
+    assert json.loads(run(engine, BAD, "--json").stdout)["verdict"]["applied"] == {
+        "pairing": "qwen", "enabled": False, "was_enabled": True,
+    }  # fmt: skip
+    assert "qwen stays switched off" in run(engine, BAD).stderr
+    assert run(engine, GOOD).stderr == "qwen drafts from now on\n"
+    assert run(engine, GOOD).stderr == "qwen goes on drafting\n"
 
 
 def test_an_interrupted_bench_leaves_the_pairing_as_it_is(user, engine):
@@ -149,7 +204,7 @@ def test_list_names_every_bench_and_its_verdict(user, engine):
     assert json.loads(bench("list", "--json").stdout) == []
     run(engine, BAD)
     text = bench("list").stdout
-    assert "qwen against none" in text and "vetoed: -26.0% at 2150 tokens" in text
+    assert "qwen against the target alone" in text and "vetoed: -26.0% at 2150 tokens" in text
 
 
 def test_a_report_is_written_and_redacted(user, engine, tmp_path):
@@ -158,7 +213,7 @@ def test_a_report_is_written_and_redacted(user, engine, tmp_path):
     assert result.exit_code == 0
     for text in (page.read_text(), result.stdout):
         assert "Secret" not in text and "qwen " not in text
-    assert "pairing-1 against none" in result.stdout
+    assert "pairing-1 against the target alone" in result.stdout
 
 
 def test_a_page_is_written(user, engine, tmp_path):
@@ -259,7 +314,7 @@ def test_a_warm_bench_runs_cold_once_and_decides_nothing(user, engine):
     rates = {"none": [20.0] * 3, "qwen": [9.0] * 3}
     result = run(engine, rates, "--warm", "--runs", "2")
     assert result.exit_code == 0
-    assert "undecided: warm runs decide nothing" in result.stdout
+    assert "measured, not judged: warm runs decide nothing" in result.stdout
     assert [call[1:] for call in engine.calls if call[0] == "timed"] == [
         ("none", 0, False), ("qwen", 0, False), ("none", 0, True), ("qwen", 0, True),
         ("qwen", 1, True), ("none", 1, True),
