@@ -7,11 +7,15 @@ import sys
 import tomllib
 from functools import cache
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import click
 import pytest
 
 from docs import reference
+from llm_specdec.drafters.kind import Kind
+from llm_specdec.engine.drafter import Drafter
 from llm_specdec.pairings import registry
 from llm_specdec.settings import SETTINGS
 from tests.support import receipts
@@ -149,7 +153,7 @@ def test_a_command_that_is_not_is_noticed():
 def test_scripts_and_files_named_exist(path):
     text = path.read_text("utf-8")
     modules = re.findall(r"python -m ((?:benchmarks|fixtures)\.\w+)", text)
-    files = re.findall(r"\b(?:tests|benchmarks|fixtures)/[\w/]+(?:\.\w+)?", text)
+    files = re.findall(r"\b(?:llm_specdec|tests|benchmarks|fixtures)/[\w/]+(?:\.\w+)?", text)
     named = [*files, *(module.replace(".", "/") + ".py" for module in modules)]
     assert [name for name in named if not (ROOT / name).exists()] == []
 
@@ -170,3 +174,21 @@ def keys_of(receipt):
     yield receipt
     for name in ("lane", "tokens", "draft", "phases_ms", "rates"):
         yield receipt[name]
+
+
+def test_the_kind_shown_to_contributors_is_one(monkeypatch):
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    face, tensors = (body for language, body in FENCE.findall(text) if language == "python")
+    module = ModuleType("llm_specdec.drafters.echo.drafter")
+    exec(tensors, module.__dict__)
+    monkeypatch.setitem(sys.modules, "llm_specdec.drafters.echo", ModuleType("echo"))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    shown: dict[str, Any] = {"__name__": "llm_specdec.drafters.echo"}
+    exec(face, shown)
+    assert issubclass(type(shown["KIND"]), Kind)
+    drafter = shown["KIND"].load(None, None)
+    asked = {name for name in {*vars(Drafter), *Drafter.__annotations__} if name[0] != "_"}
+    assert {name for name in asked if not hasattr(drafter, name)} == set()
+    drafter.start(1)
+    drafter.extend([2, 3], {})
+    assert drafter.propose(4, draw=None).tokens.tolist() == [3, 3, 3, 3]
