@@ -29,6 +29,7 @@ from llm_specdec.cards.found import (
     Disagreement,
     Finding,
     Forbidden,
+    Line,
     Range,
     Required,
     Unreadable,
@@ -47,6 +48,7 @@ __all__ = [
     "Disagreement",
     "Finding",
     "Forbidden",
+    "Line",
     "Range",
     "Required",
     "Unreadable",
@@ -78,9 +80,9 @@ def read(texts: dict[str, dict[str, Any]], target: str) -> Card:
         card.lineage[repo] = base_models(readme)
         said = read_text(readme, repo) if readme else Said()
         system[repo] = said.system_default
-        _add(card, said)
+        _add(card, repo, said)
         _add_config(card, repo, texts[repo].get(GENERATION_CONFIG))
-        _check_origin(card, repo, readme)
+        _check_origin(card, repo, said.made_from)
         queue += card.lineage[repo]
     card.system_default = _nearest_system(card, system)
     card.disagreements += disagreements(card)
@@ -88,12 +90,22 @@ def read(texts: dict[str, dict[str, Any]], target: str) -> Card:
     return card
 
 
-def _add(card: Card, said: "Said") -> None:
+def _add(card: Card, repo: str, said: "Said") -> None:
     card.recommended += said.recommended
     card.ranges += said.ranges
     card.forbidden += said.forbidden
     card.required += said.required
-    card.candidates += said.candidates
+    card.lines += said.lines
+    card.candidates += [
+        Candidate(line.repo, line.line, line.text)
+        for line in said.lines
+        if line.outcome != "taken" and any(char.isdigit() for char in line.text)
+    ]
+    shown = {about for line in said.lines if line.outcome == "shown" for about in line.about}
+    if shown:
+        card.open[repo] = sorted(shown)
+    if said.is_cut:
+        card.notes.append(f"{repo}: the card is very long: only its beginning was read")
 
 
 def _add_config(card: Card, repo: str, config: Any) -> None:
@@ -129,22 +141,22 @@ def _why_unreadable(text: str) -> str:
     return "NaN and Infinity are no JSON" if isinstance(found, dict) else "it holds no object"
 
 
-def _check_origin(card: Card, repo: str, readme: str | None) -> None:
+def _check_origin(card: Card, repo: str, made_from: list[str]) -> None:
     """The body may name another origin than the front matter: nobody can say which is right."""
-    from llm_specdec.cards.origin import made_from
-
     named = card.lineage[repo]
-    made = [name for name in made_from(readme or "") if name.lower() != repo.lower()]
+    made = [name for name in made_from if name.lower() != repo.lower()]
     known = {name.lower() for name in named}
     if named and made and not any(name.lower() in known for name in made):
         card.disagreements.append(Disagreement("base_model", None, (*named, *made[:1])))
 
 
 def _nearest_system(card: Card, system: dict[str, str | None]) -> str | None:
-    """The system prompt of the nearest card, unless that card or a nearer one rejects any."""
+    """The system prompt of the nearest card, unless that card or a nearer one speaks against it."""
     for repo, text in system.items():
         if text is not None:
             return text
+        if "system" in card.open.get(repo, ()):
+            return None
         if any(f.repo == repo and f.setting == "system" for f in card.forbidden):
             return None
     return None

@@ -4,10 +4,26 @@ import re
 from dataclasses import dataclass
 
 from llm_specdec.cards.blocks import Block
-from llm_specdec.cards.figures import figures, parse
+from llm_specdec.cards.figures import parse, read
 from llm_specdec.cards.found import Value
-from llm_specdec.cards.lexicon import FLAG_ONLY, SETTING_OF
 
+# Flags and keys as they stand in code. Anything else is another setting.
+CODE_NAMES = {
+    "temperature": "temperature temp",
+    "top_p": "top_p topp",
+    "top_k": "top_k topk",
+    "min_p": "min_p minp",
+    "repetition_penalty": "repetition_penalty repeat_penalty rep_pen rep_penalty "
+    "repetitionpenalty repeatpenalty reppen",
+    "presence_penalty": "presence_penalty presencepenalty",
+    "frequency_penalty": "frequency_penalty frequencypenalty freq_penalty",
+    "max_tokens": "max_tokens max_new_tokens num_predict n_predict predict max_output_tokens "
+    "max_completion_tokens maxtokens maxoutputtokens maxnewtokens",
+    "thinking": "enable_thinking thinking enablethinking",
+    "do_sample": "do_sample dosample",
+    "system": "system system_prompt systemprompt",
+}
+SETTING_OF = {name: setting for setting, names in CODE_NAMES.items() for name in names.split()}
 VALUE = r"""(?P<value>[-+]?(?:\d[\d_]*\.?\d*|\.\d+)|true|false|on|off|null|none)"""
 ENDS = r"""(?=["']?\s*(?:$|[,;)}\]\\'"#]|\s(?![*+/%-]\s*\d|if\b)))"""
 ASSIGN = re.compile(
@@ -44,20 +60,21 @@ PROSE_LANGUAGES = ("", "text", "txt", "plain", "plaintext", "md", "markdown", "i
 @dataclass(frozen=True)
 class CodeFigure:
     """A setting in code. scopes: names around it, innermost first;
-    variables, calls and comments start with `=`."""
+    variables, calls and comments start with `=`. rule: why there is no value, where there is none."""
 
     setting: str
-    value: Value
+    value: Value | None
     line: int
     scopes: tuple[str, ...]
     text: str
+    rule: str = "code"
 
 
 def read_code(block: Block) -> list[CodeFigure]:
     """All settings with a plain value in a code block; comments and strings do not count."""
     source = block.text.text
     numbers = block.text.numbers
-    bare = _mask(source)
+    bare = mask(source)
     scopes = _Scopes(source, bare)
     off = {_setting(m["name"]) for m in SWITCHED_OFF.finditer(bare)} - {"thinking"}
     found: dict[int, CodeFigure] = {}
@@ -65,15 +82,20 @@ def read_code(block: Block) -> list[CodeFigure]:
         for match in pattern.finditer(bare):
             setting = _setting(match["name"])
             if setting is None and pattern is FLAG and "llama" in source:
-                setting = FLAG_ONLY.get(match["name"])
+                setting = "max_tokens" if match["name"] == "n" else None
             value = _value(setting, match["value"]) if setting else None
             around = scopes.at(match.start("name"))
-            spoiled = any(SPOILED_SCOPE.search(name) for name in (*around, match["prefix"]))
-            if setting is None or value is None or spoiled or setting in off:
+            if setting is None or (value is None and setting in ("do_sample", "system")):
                 continue
+            rule = "code" if value is not None else "no value"
+            if any(SPOILED_SCOPE.search(name) for name in (*around, match["prefix"])):
+                rule = "code for something else"
+            elif setting in off:
+                rule = "switched off"
             row = source.count("\n", 0, match.start("name"))
+            kept = value if rule == "code" else None
             text = source.split("\n")[row].strip()
-            found[match.start("name")] = CodeFigure(setting, value, numbers[row], around, text)
+            found[match.start("name")] = CodeFigure(setting, kept, numbers[row], around, text, rule)
     if not found and block.language in PROSE_LANGUAGES:
         return _prose(block)
     return _greedy([found[start] for start in sorted(found)])
@@ -123,7 +145,7 @@ STRING_OR_COMMENT = re.compile(
 )
 
 
-def _mask(source: str) -> str:
+def mask(source: str) -> str:
     """The code without comments and without text in strings; offsets stay."""
 
     def blank(match: re.Match[str]) -> str:
@@ -202,6 +224,6 @@ def _prose(block: Block) -> list[CodeFigure]:
     return [
         CodeFigure(figure.setting, figure.value, number, (), line.strip())
         for number, line in block.raw_lines
-        for figure in figures(line)
-        if figure.value is not None and not line[: figure.name_start].strip(" -*•|,;/")
+        for figure in read(line).figures
+        if figure.value is not None and not line[: figure.start].strip(" -*•|,;/")
     ]

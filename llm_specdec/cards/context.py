@@ -1,106 +1,53 @@
-"""What stands around a block: does it recommend, which mode and which setting does it name?"""
+"""What stands around a block: does it recommend, which modes and which setting does it name?"""
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from llm_specdec.cards import lexicon as lex
 from llm_specdec.cards import modes
 from llm_specdec.cards.blocks import LABEL_LEVEL, Block
-from llm_specdec.cards.figures import figures, names
-from llm_specdec.cards.judge import Verdict, sentences, verdict
+from llm_specdec.cards.figures import names, read
+from llm_specdec.cards.rules import Context, Verdict, sentences, verdict
+from llm_specdec.cards.words import words
 
 CALLOUT = re.compile(
-    r"\W*(?:note|notes|tip|tips|hint|important|attention|warning|nota|remarque|hinweis|wichtig|внимание|注意|重要)\W*",
+    r"\W*(?:notes?|tips?|hint|important|attention|warning|nota|remarque|hinweis|wichtig|внимание|注意|重要)\W*",
     re.IGNORECASE,
 )
-ALL = "*"  # said of every mode: no label around changes that
-SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)\s?[Bb](?![a-z])")
+DEEPEST = 12  # lists within lists
+SIZE = re.compile(r"(?<![\w.])(\d{1,5}(?:\.\d{1,3})?)\s?[Bb](?![a-z])")
 FOR_A_SIZE = re.compile(
-    r"\b(?:for|on|with|für|pour|para|per|для)\s+(?:the\s+|our\s+)?[\w./-]*?" + SIZE.pattern
+    r"\b(?:for|on|with|für|pour|para|per|для)\s+(?:the\s+|our\s+)?[\w./-]{0,40}?" + SIZE.pattern
 )
 
 
-@dataclass(frozen=True)
-class Place:
-    """The mode of a figure as its labels have it.
-
-    preset: an unknown label, a preset only if its siblings in `section` show that it is one.
-    """
-
-    mode: str | None
-    preset: str | None = None
-    section: int = 0
-
-
-class Context:
+class Around:
     """Everything around one block.
 
-    verdict: of the nearest intro, label or heading that says anything.
-    foreign: a label speaks of another size of the model than the repository's.
+    topic: the one setting that the heading, label or item above is about.
     sections: lines of the headings and labels above, 0 for the card.
     """
 
     def __init__(self, block: Block, repo: str) -> None:
-        self.ancestry = list(_ancestry(block))
-        verdicts = [verdict(text) for text in self.ancestry]
-        said = [found for found in verdicts if found is not Verdict.NEUTRAL]
-        self.verdict = said[0] if said else Verdict.NEUTRAL
+        above = list(_ancestry(block))
+        verdicts = [(*verdict(text), text) for text in above]
+        said = [entry for entry in verdicts if entry[0] is not Verdict.NEUTRAL]
+        found, rule, text = said[0] if said else (Verdict.NEUTRAL, "", "")
         if _is_cited(block):
-            self.verdict = Verdict.QUOTED
+            found, rule = Verdict.QUOTED, "quotation"
+        settings = any(
+            words_of in words("headings.settings") and words_of not in words("headings.other")
+            for words_of in above
+        )
         labels = list(_label_texts(block))
-        self.foreign = any(short and is_for_another_size(text, repo) for text, short, _ in labels)
-        self.around = [(_label(text, short), section) for text, short, section in labels]
-        self.sections = {0, *(heading.text.numbers[0] for heading in block.headings)}
+        if any(short and is_for_another_size(label, repo) for label, short, _ in labels):
+            found, rule = Verdict.QUOTED, "another size of the model"
+        self.context = Context(found, rule, settings)
+        self.required = (
+            found is Verdict.ADVICE and text in words("cues.required") and text not in words("cues.optional")
+        )
+        self.labels = [(_label(text, short), section) for text, short, section in labels]
+        self.sections = {0, *(heading.first for heading in block.headings)}
         self.topic = _topic(block)
-        self.required = self._requires()
-
-    def _requires(self) -> bool:
-        """Whether what recommends the block calls all of it essential."""
-        for text in self.ancestry:
-            if verdict(text) is Verdict.ADVICE:
-                return text in lex.REQUIRES and text not in lex.NOT_REQUIRED
-        return False
-
-    def places(
-        self, own: tuple[str | None, ...], inner: list[tuple[modes.Label, int]]
-    ) -> list[Place]:
-        """Modes from a figure's own words, then labels inside the block, then around it."""
-        if own == (ALL,):
-            return [Place(None)]
-        labels = [*([(modes.Label(own), 0)] if own else []), *inner, *self.around]
-        for index, (label, section) in enumerate(labels):
-            if len(label.modes) > 1:
-                each = [(modes.Label((mode,)), section) for mode in label.modes]
-                rows = [[*labels[:index], one, *labels[index + 1 :]] for one in each]
-                return list(dict.fromkeys(_place(row) for row in rows))
-        return [_place(labels)]
-
-
-def _place(labels: list[tuple[modes.Label, int]]) -> Place:
-    """The mode that labels make together, nearest first."""
-    base: str | None = None
-    task: str | None = None  # "" = explicitly no task
-    preset: tuple[str, int] | None = None
-    for label, section in labels:
-        for name in label.modes[:1]:
-            first, rest = modes.parts(name)
-            base = base or first
-            task = rest if task is None and (rest or not first) else task
-        if label.preset and not preset and not base and task is None:
-            preset = (label.preset, section)
-    mode = f"{base}:{task}" if base and task else base or task or None
-    return Place(mode, *preset) if preset and not mode else Place(mode)
-
-
-def _is_cited(block: Block) -> bool:
-    """A quote below "A user wrote:": words of someone else, unless they are announced as advice."""
-    label = block.headings[-1] if block.headings and block.headings[-1].label == "colon" else None
-    above = block.intro or label
-    if not block.quoted or above is None or above.quoted == block.quoted or not _opens(above):
-        return False
-    text = above.text.text
-    return verdict(text) is not Verdict.ADVICE and not CALLOUT.fullmatch(text)
 
 
 def is_for_another_size(text: str, repo: str) -> bool:
@@ -115,32 +62,35 @@ def speaks_of_another_size(sentence: str, repo: str) -> bool:
     return any(is_for_another_size(m[0], repo) for m in FOR_A_SIZE.finditer(sentence))
 
 
-def item_label(text: str) -> str:
-    """What stands before a list item's colon, dash or line break."""
-    first = text.split("\n")[0]
-    match = re.match(r"\s*([^:\n]{1,60}?)(?::|\.\s|\s[–—-]\s)", first)
-    label = match[1] if match else (first if "\n" in text and not figures(first) else "")
-    return "" if names(label) or len(label.split()) > 12 else label
+def _is_cited(block: Block) -> bool:
+    """A quote below "A user wrote:": words of someone else, unless they are announced as advice."""
+    label = block.headings[-1] if block.headings and block.headings[-1].label == "colon" else None
+    above = block.intro or label
+    if not block.quoted or above is None or above.quoted == block.quoted or not above.opens:
+        return False
+    text = above.text.text
+    return verdict(text)[0] is not Verdict.ADVICE and not CALLOUT.fullmatch(text)
+
+
+def _intros(block: Block) -> Iterator[tuple[Block, Block]]:
+    """(block, what introduces it), from the nearest outwards; a mere neighbour ends the chain."""
+    for _ in range(DEEPEST):
+        intro = block.intro
+        if intro is None or (block.kind == "text" and not block.item and not intro.opens):
+            return
+        yield block, intro
+        block = intro
 
 
 def _ancestry(block: Block) -> Iterator[str]:
     """Texts that introduce a block, nearest first; a card's title introduces nothing."""
-    headings = block.headings
-    while block.intro is not None:
-        intro = block.intro
-        if block.kind == "text" and not block.item and not _opens(intro):
-            break
-        text = _introducing(intro, block)
+    for below, intro in _intros(block):
+        text = _introducing(intro, below)
         if text:
             yield text
-        block = intro
-    for heading in reversed(headings):
+    for heading in reversed(block.headings):
         if heading.label != "title":
             yield heading.text.text
-
-
-def _opens(block: Block) -> bool:
-    return block.text.text.rstrip().endswith(":")
 
 
 def _introducing(intro: Block, block: Block) -> str:
@@ -150,58 +100,62 @@ def _introducing(intro: Block, block: Block) -> str:
         return text
     spans = sentences(text)
     last = text[spans[-1][0] :] if spans else text
-    if last.rstrip().endswith(":") or (intro.item and block.item):
+    if intro.opens or (intro.item and block.item):
         return last
-    if figures(last) and block.kind != "text":
+    if block.kind != "text" and read(last).figures:
         return ""
-    return last if last in lex.ABOUT_SETTINGS or last in lex.POINTS_ON else ""
+    points = last in words("headings.settings") or last in words("headings.points_on")
+    return last if points else ""
+
+
+def item_label(text: str) -> str:
+    """What stands before a list item's colon, dash or line break."""
+    first = text.split("\n")[0]
+    match = re.match(r"\s*([^:\n]{1,60}?)(?::|\.\s|\s[–—-]\s)", first)
+    label = match[1] if match else (first if "\n" in text and not read(first).figures else "")
+    return "" if names(label) or len(label.split()) > 12 else label
 
 
 def _label_texts(block: Block) -> Iterator[tuple[str, bool, int]]:
     """(text, whether it is a label rather than a sentence, its section), nearest first."""
     headings = block.headings
-    section = max((h.text.numbers[0] for h in headings if h.level < LABEL_LEVEL), default=0)
-    if block.kind == "text" and block.item:
-        yield item_label(block.text.text), True, section
-    elif block.kind == "text" and (label := item_label(block.text.text)) and _is_mode(label):
-        yield label, True, section
-    while block.intro is not None:
-        intro = block.intro
+    section = max((h.first for h in headings if h.level < LABEL_LEVEL), default=0)
+    if block.kind == "text":
+        label = item_label(block.text.text)
+        if block.item or (label and _is_mode(label)):
+            yield label, True, section
+    for below, intro in _intros(block):
         text = intro.text.text
         if intro.item:
             yield item_label(text) or (text if len(text) < 60 else ""), True, section
-        elif block.kind != "text" or block.item:
-            yield text, _opens(intro) and len(text.split()) <= 9, section
-        block = intro
+        elif below.kind != "text" or below.item:
+            yield text, intro.opens and len(text) < 100, section
     for index in range(len(headings) - 1, -1, -1):
         if headings[index].label != "title":
-            above = headings[index - 1].text.numbers[0] if index else 0
-            yield headings[index].text.text, True, above
+            yield headings[index].text.text, True, headings[index - 1].first if index else 0
 
 
 def _is_mode(label: str) -> bool:
     """A run-in heading of a paragraph: "Thinking mode. Use …"."""
-    rest = list(label)
+    rest = label
     for mention in modes.mentions(label, label=True):
-        rest[mention.start : mention.end] = " " * (mention.end - mention.start)
-    left = modes.FILLER.sub(" ", "".join(rest)).strip(" ,()")
-    return not left and bool(modes.label_of(label).modes)
+        rest = rest.replace(label[mention.start : mention.end], " ")
+    return not words("modes.filler").pattern.sub(" ", rest).strip(" ,()") and bool(modes.label_of(label).modes)
 
 
 def _label(text: str, short: bool) -> modes.Label:
     if short and len(text.split()) <= 10:
         return modes.label_of(text)
-    return modes.Label(modes.compose(modes.mentions(text)))
+    return modes.Label(modes.compose(modes.mentions(text[:500])))
 
 
-def _topic(block: Block) -> str | None:
-    """The setting that the item above, a question, a label or a heading is about."""
+def _topic(block: Block) -> str:
     intro = block.intro
-    texts = [heading.text.text for heading in reversed(block.headings) if heading.label != "title"]
+    texts = [h.text.text for h in reversed(block.headings) if h.label != "title"]
     if intro is not None and (block.item or intro.text.text.rstrip()[-1:] in (":", "?")):
         texts.insert(0, intro.text.text)
     for text in texts:
         named = {name.setting for name in names(text)}
         if named:
-            return named.pop() if len(named) == 1 and not figures(text) else None
-    return None
+            return named.pop() if len(named) == 1 and not read(text).figures else ""
+    return ""

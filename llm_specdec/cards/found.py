@@ -1,7 +1,7 @@
 """What a card says, as plain data. Every entry names the place it stands at."""
 
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 SETTINGS = (
     "temperature",
@@ -22,6 +22,7 @@ README = "README.md"
 GENERATION_CONFIG = "generation_config.json"
 
 Value = float | int | str
+Outcome = Literal["taken", "shown", "set aside"]
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,19 @@ class Candidate:
     text: str
 
 
+@dataclass(frozen=True)
+class Line:
+    """What became of a line that speaks of sampling, thinking or the system prompt, and by which
+    rule. about: what it speaks of: settings, `system`, `greedy`, `thinking`."""
+
+    repo: str
+    line: int
+    text: str
+    outcome: Outcome
+    rule: str
+    about: tuple[str, ...] = ()
+
+
 @dataclass
 class Card:
     """Everything said by the cards of a model and of its bases.
@@ -110,6 +124,7 @@ class Card:
     lineage: each repo that was read, target first → the bases its front matter names.
     notes: what else a reader should know, such as a base whose card was not read.
     effective: mode (or "default") → setting → value: what may be taken without asking.
+    open: repo → settings that its shown lines speak of: nothing is inherited over them.
     """
 
     target: str
@@ -124,6 +139,8 @@ class Card:
     unreadable: list[Unreadable] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    open: dict[str, list[str]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; `from_dict` reads it back."""
@@ -143,6 +160,7 @@ class Card:
             "disagreements": Disagreement,
             "unreadable": Unreadable,
             "candidates": Candidate,
+            "lines": Line,
         }
         card = cls(**{key: value for key, value in data.items() if key not in kinds})
         for key, kind in kinds.items():

@@ -6,18 +6,19 @@ from typing import Any
 import yaml
 
 FENCED = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+LARGEST = 65_536  # characters; a longer front matter is none
 HUB_ADDRESS = re.compile(r"https?://(?:www\.)?(?:huggingface\.co|hf\.co)/")
 
 
 def body_start(text: str) -> int:
     """How many lines the front matter takes."""
-    match = FENCED.match(text)
+    match = FENCED.match(text[:LARGEST])
     return text.count("\n", 0, match.end()) if match else 0
 
 
 def base_models(text: str | None) -> list[str]:
     """Repositories named by `base_model`, in order; none where the YAML is broken."""
-    match = FENCED.match(text or "")
+    match = FENCED.match((text or "")[:LARGEST])
     if not match:
         return []
     try:

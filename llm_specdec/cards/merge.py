@@ -119,6 +119,8 @@ def _resolve(
     own = _own(card, repo, setting, mode, ranges)
     if own is not None:
         return own
+    if setting in card.open.get(repo, ()):
+        return ABSENT
     rejected = _rejected(card, repo)
     if setting in rejected or _base_is_doubtful(card, repo):
         return None
@@ -169,6 +171,8 @@ def _own(
         if len(values) > 1 or (level is None and _contradicted(card, repo, setting)):
             return ABSENT
         from_text = any(f.file == README for f in at_level)
+        if not from_text and setting in card.open.get(repo, ()):
+            return ABSENT
         narrower = modes[:index] if from_text else modes[: index + 1]
         spans = (*nearer, *_ranges(card, repo, setting, narrower))
         return values[0] if all(values[0] in span for span in spans) else ABSENT

@@ -2,8 +2,8 @@
 
 import re
 
-from llm_specdec.cards import lexicon as lex
 from llm_specdec.cards.blocks import LABEL_LEVEL, Block
+from llm_specdec.cards.words import words
 
 FORWARD = re.compile(
     r":\s*$|\b(?:below|follow\w*|quoted|copied|pasted|verbatim|unchanged)\b|以下|下面"
@@ -33,14 +33,14 @@ class Paste:
         if mark is not None and (block.kind == "code" or block.quoted > mark.quoted):
             self.mark = mark
             return True
-        if mark is not None and mark.kind == "heading" and mark is block.intro_label:
+        if mark is not None and mark.kind == "heading" and block.headings and mark is block.headings[-1]:
             self.heading, self.scoped = mark, None
             return True
         return self._starts(block)
 
     def _starts(self, block: Block) -> bool:
         text = block.text.text
-        if text not in lex.PASTED:
+        if text not in words("headings.pasted"):
             return False
         if block.kind == "heading" and block.label != "colon":
             self.heading, self.scoped = block, None
@@ -51,8 +51,8 @@ class Paste:
 
     def _ends_at(self, block: Block) -> bool:
         assert self.heading is not None
-        own = block.text.text in lex.PASTE_ENDS and block.text.text not in lex.PASTED
-        if own or (self.heading.folded and block.folded != self.heading.folded):
+        own = block.text.text in words("headings.own") and block.text.text not in words("headings.pasted")
+        if own:
             return True
         if block.level >= LABEL_LEVEL:
             return False

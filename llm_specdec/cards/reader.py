@@ -1,29 +1,44 @@
-"""One card's text → what it recommends, rejects and requires, with lines and modes."""
+"""One card's text → what it says, and for every line about these matters the rule that decided.
+
+read → clean → blocks → statements (sentences, table rows, lines of code) → rule → found
+"""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from llm_specdec.cards import lexicon as lex
 from llm_specdec.cards import modes
-from llm_specdec.cards.blocks import Block, split
-from llm_specdec.cards.code import CodeFigure, read_code, system_text
-from llm_specdec.cards.context import (
-    ALL,
-    Context,
-    Place,
-    is_for_another_size,
-    speaks_of_another_size,
+from llm_specdec.cards.blocks import LARGEST, MOST_LINES, Block, lines_of, split
+from llm_specdec.cards.code import CodeFigure, mask, read_code, system_text
+from llm_specdec.cards.context import Around, is_for_another_size, speaks_of_another_size
+from llm_specdec.cards.figures import Figure, names
+from llm_specdec.cards.found import (
+    README,
+    Finding,
+    Forbidden,
+    Line,
+    Outcome,
+    Range,
+    Required,
+    Value,
 )
-from llm_specdec.cards.figures import Figure, figures, names
-from llm_specdec.cards.found import README, Candidate, Finding, Forbidden, Range, Required, Value
-from llm_specdec.cards.judge import Verdict, cues, is_advice, is_required, sentences
+from llm_specdec.cards.front import body_start
+from llm_specdec.cards.origin import made_from
 from llm_specdec.cards.paste import Paste
-from llm_specdec.cards.rejections import rejections, says_greedy
+from llm_specdec.cards.rules import Context, Judgement, Verdict, cues, judge, sentences, topics, verdict
 from llm_specdec.cards.tables import read_table
-from llm_specdec.cards.thinking import thinking_advice
+from llm_specdec.cards.words import pattern, words
 
-# A longer block is data, not text; its lines are still listed as candidates.
-LONGEST = 20_000
+MOST = 1_000  # statements on these matters that are judged; further ones are shown
+LONGEST = 20_000  # characters of a code block or a table; a longer one is data
+SPOKEN = {"system": "system prompt", "greedy": "greedy decoding"}
+QUOTED_TEXT = re.compile(
+    r"[:：](?:\*\*)?\s{0,3}(?:`([^`\n]{3,2000})`|[\"“„«「『]\s?([^\"“”„«»「」『』\n]{3,2000}?)\s?[\"”“»」』])\s{0,3}[.。]?\s*$"
+)
+QUOTED_INSIDE = re.compile(r"`([^`\n]{8,2000})`\s{0,3}[.。]?\s*$")
+
+
+NOTHING = Line("", 0, "", "set aside", "")
 
 
 @dataclass
@@ -35,7 +50,9 @@ class Said:
     forbidden: list[Forbidden] = field(default_factory=list)
     required: list[Required] = field(default_factory=list)
     system_default: str | None = None
-    candidates: list[Candidate] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    made_from: list[str] = field(default_factory=list)
+    is_cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,7 +60,7 @@ class Taken:
     """A figure found good. sections: where it stands, to find the siblings of a preset."""
 
     figure: Figure
-    place: Place
+    place: modes.Place
     sections: frozenset[int]
     line: int
     text: str
@@ -58,180 +75,282 @@ def read_text(text: str, repo: str) -> Said:
 class _Reader:
     def __init__(self, text: str, repo: str) -> None:
         self.repo = repo
+        self.raw = lines_of(text)
+        self.said = Said(is_cut=len(text) > LARGEST or text.count("\n") > MOST_LINES)
         self.blocks = split(text)
         self.taken: list[Taken] = []
-        self.said = Said()
-        self.known: set[tuple[str, Value, str | None]] = set()
+        self.lines: dict[int, Line] = {}
+        self.judged = 0
+        self._front_matter(text)
 
     def read(self) -> Said:
         paste = Paste()
         for index, block in enumerate(self.blocks):
-            if paste.covers(block) or len(block.text.text) > LONGEST:
+            data = block.kind in ("code", "table") and len(block.text.text) > LONGEST
+            if data or not topics(block.text.text) and not _may_matter(block, self.blocks):
+                paste.covers(block)
                 continue
-            context = Context(block, self.repo)
-            if context.foreign:
-                continue
+            around = Around(block, self.repo)
+            if paste.covers(block):
+                around.context = Context(Verdict.QUOTED, "other model")
             if block.kind == "code":
-                self._code(block, context)
+                self._code(block, around)
             elif block.kind == "table":
-                self._table(block, context)
+                self._table(block, around)
             else:
-                self._text(block, context, self.blocks[index + 1 : index + 2])
+                self._text(block, around, self.blocks[index + 1 : index + 2])
         self._settle()
+        self._sweep()
+        self.said.made_from = made_from(self.blocks)
+        self.said.lines = [self.lines[number] for number in sorted(self.lines)]
         return self.said
 
-    def _take(
-        self, figure: Figure, place: Place, block: Block, context: Context, line: int, text: str,
-        required: bool = False,
-    ) -> None:  # fmt: skip
-        sections = frozenset({*context.sections, -block.text.numbers[0]})
-        self.taken.append(Taken(figure, place, sections, line, " ".join(text.split()), required))
+    def _front_matter(self, text: str) -> None:
+        for number, line in enumerate(self.raw[: body_start(text)], 1):
+            if names(line):
+                self._note(number, "set aside", "front matter", about=_settings(line))
+
+    def _note(
+        self, line: int, outcome: Outcome, rule: str, about: Iterable[str] = (), text: str = ""
+    ) -> None:
+        """Records what became of a line; where two statements share it, shown outweighs the rest."""
+        order: tuple[Outcome, ...] = ("set aside", "taken", "shown")
+        known = self.lines.get(line)
+        if known is None or order.index(outcome) > order.index(known.outcome):
+            text = " ".join((text or self.raw[line - 1]).split())[:2000]
+            self.lines[line] = Line(self.repo, line, text, outcome, rule, tuple(about))
 
     # prose
 
-    def _text(self, block: Block, context: Context, after: list[Block]) -> None:
+    def _text(self, block: Block, around: Around, after: list[Block]) -> None:
+        if self._system(block, around, after):
+            return
         text = block.text.text
-        topic = context.topic
+        topic, asked = around.topic, False
         for start, end in sentences(text):
             sentence = text[start:end]
-            if not speaks_of_another_size(sentence, self.repo):
-                self._rejections(block, sentence, start, context)
-                self._system(block, sentence, context, after)
-                self._figures(block, sentence, start, context, topic)
+            context = around.context
+            if speaks_of_another_size(sentence, self.repo):
+                context = Context(Verdict.QUOTED, "another size of the model")
+            if asked and context.verdict is Verdict.NEUTRAL:
+                context = Context(Verdict.ADVICE)
+            self._sentence(block, sentence, start, around, context, topic)
             named = {name.setting for name in names(sentence)}
-            topic = named.pop() if len(named) == 1 else (None if named else topic)
+            topic = named.pop() if len(named) == 1 else ("" if named else topic)
 
-    def _figures(
-        self, block: Block, sentence: str, offset: int, context: Context, topic: str | None
+    def _sentence(
+        self, block: Block, sentence: str, start: int, around: Around, context: Context, topic: str
     ) -> None:
-        for figure, mentioned in _place(sentence, _advised(sentence, context.verdict, topic)):
-            line = block.text.line_of(offset + figure.start)
-            text = dict(block.raw_lines)[line]
-            required = is_required(sentence, figure.start, figure.end)
-            if not any(cue.kind == "advice" for cue in cues(sentence)):
-                required = required or context.required
-            for place in context.places(mentioned, []):
-                self._take(figure, place, block, context, line, text, required)
-        thinking = thinking_advice(sentence)
-        if thinking and context.verdict is not Verdict.QUOTED:
-            line = block.text.line_of(offset + thinking.start)
-            self._take(thinking, Place(None), block, context, line, sentence)
+        said = sentence
+        if topic and not topics(sentence) and re.search(r"\d", sentence):
+            said, start = f"{topic}: {sentence}", start - len(topic) - 2
+        question = re.match(r"[^?？]*[?？]\s*", sentence)
+        if question and context.verdict is not Verdict.QUOTED:
+            said, start, context = self._answer(sentence, question.end(), start, context)
+        judgement = self._judge(said, context)
+        if judgement is None:
+            return
+        if judgement.about == ("system",) and self.lines.get(block.first, NOTHING).rule == "system prompt":
+            return
+        self._record(block, judgement, said, start, around)
 
-    def _rejections(self, block: Block, sentence: str, offset: int, context: Context) -> None:
-        for setting, start in rejections(sentence, context.verdict):
-            self._forbid(setting, block.text.line_of(offset + start), sentence)
+    def _judge(self, sentence: str, context: Context) -> Judgement | None:
+        if self.judged >= MOST:
+            about = tuple(dict.fromkeys(topic for topic, *_ in topics(sentence)))
+            return Judgement("shown", "too many statements to judge", about=about) if about else None
+        self.judged += 1
+        return judge(sentence, context)
+
+    def _answer(
+        self, sentence: str, at: int, start: int, context: Context
+    ) -> tuple[str, int, Context]:
+        """ "And which top_p? 0.93" as "top_p: 0.93"; a question without an answer stays."""
+        asked, answer = sentence[:at], sentence[at:]
+        named = {topic for topic, *_ in topics(asked)}
+        if len(named) == 1 and not topics(answer) and answer.strip():
+            name = SPOKEN.get(named.copy().pop(), named.pop())
+            refused = pattern(r"\W*(?:A:|Answer:)?\W*«rejection.refusal»").match(answer)
+            lead = f"{'no ' if refused else ''}{name}: "
+            return lead + answer, start + at - len(lead), replace(context, verdict=Verdict.ADVICE)
+        return sentence, start, context
+
+    def _record(
+        self, block: Block, judgement: Judgement, sentence: str, start: int, around: Around
+    ) -> None:
+        at = block.text.line_of
+        if judgement.outcome != "taken":
+            places = {at(max(0, start + a)) for _, a, _ in topics(sentence)} or {at(max(0, start))}
+            for line in sorted(places):
+                self._note(line, judgement.outcome, judgement.rule, judgement.about)
+            return
+        for figure in judgement.figures:
+            line = at(max(0, start + figure.end - 1))
+            self._note(line, "taken", judgement.rule, judgement.about)
+            own = [(modes.Label(judgement.modes), 0)] if judgement.modes else []
+            labels = own if judgement.modes == (None,) else [*own, *around.labels]
+            for place in modes.places(labels):
+                text = dict(block.raw_lines)[line]
+                self._take(figure, place, block, around, line, text, figure.setting in judgement.required)
+        for setting, offset in judgement.forbidden:
+            line = at(max(0, start + offset))
+            self._note(line, "taken", "rejection", (setting,))
+            self._forbid(setting, line, sentence)
+
+    def _take(
+        self, figure: Figure, place: modes.Place, block: Block, around: Around, line: int, text: str,
+        required: bool,
+    ) -> None:  # fmt: skip
+        sections = frozenset({*around.sections, -block.first})
+        needed = required or around.required
+        self.taken.append(Taken(figure, place, sections, line, " ".join(text.split()), needed))
 
     def _forbid(self, setting: str, line: int, text: str) -> None:
         if not any(f.setting == setting for f in self.said.forbidden):
             entry = Forbidden(setting, self.repo, line, " ".join(text.split()))
             self.said.forbidden.append(entry)
 
-    def _system(self, block: Block, sentence: str, context: Context, after: list[Block]) -> None:
-        """A recommended system prompt: quoted in the sentence, or in the block below it."""
-        if self.said.system_default or sentence not in lex.SYSTEM:
-            return
-        advised = any(cue.kind == "advice" for cue in cues(sentence))
-        if context.verdict is Verdict.QUOTED or not (advised or context.verdict is Verdict.ADVICE):
-            return
-        if any(setting == "system" for setting, _ in rejections(sentence, context.verdict)):
-            return
-        quoted = QUOTED_TEXT.search(sentence)
-        if quoted:
-            self.said.system_default = quoted[1].strip()
-        elif after and (sentence.rstrip().endswith(":") or sentence in lex.POINTS_ON):
-            below = after[0]
-            if below.kind == "code" or below.quoted > block.quoted:
-                self.said.system_default = below.text.text.strip()
+    def _system(self, block: Block, around: Around, after: list[Block]) -> bool:
+        """A recommended system prompt: quoted on its line, or in the block below."""
+        for number, line in block.raw_lines:
+            if line not in words("topics.system") or around.context.verdict in (
+                Verdict.QUOTED, Verdict.OUT,
+            ):  # fmt: skip
+                continue
+            raw = self.raw[number - 1]
+            quoted = QUOTED_TEXT.search(raw) or QUOTED_INSIDE.search(raw)
+            ahead = line if quoted is None else raw[: quoted.start()]
+            advised = "advice" in cues(ahead) or around.context.verdict is Verdict.ADVICE
+            text = next(filter(None, quoted.groups()), "") if quoted else _below(block, after)
+            if not text or names(ahead) or ahead not in words("topics.system"):
+                continue
+            if not advised:
+                self._note(number, "shown", "a system prompt that nothing recommends", ("system",))
+            elif self.said.system_default is None:
+                self._note(number, "taken", "system prompt", ("system",))
+                self.said.system_default = text.strip()
+            return len(block.raw_lines) == 1
+        return False
 
     # code and tables
 
-    def _code(self, block: Block, context: Context) -> None:
-        if context.verdict is not Verdict.ADVICE:
-            return
-        if not self.said.system_default:
+    def _code(self, block: Block, around: Around) -> None:
+        context = around.context
+        advised = context.verdict is Verdict.ADVICE
+        if advised and not self.said.system_default:
             self.said.system_default = system_text(block)
-        section = -block.text.numbers[0]
-        for found in _told_apart(read_code(block)):
-            inner = [(_scope(name), section) for name in found.scopes]
-            figure = Figure(found.setting, 0, 0, found.value)
-            for place in context.places((), inner):
-                if found.setting != "thinking" or not modes.parts(place.mode)[0]:
-                    self._take(
-                        figure, place, block, context, found.line, found.text, context.required
-                    )
+        found = read_code(block)
+        values: dict[tuple[str, tuple[str, ...]], set[Value]] = {}
+        for each in found:
+            if each.value is not None:
+                values.setdefault((each.setting, each.scopes), set()).add(each.value)
+        for each in found:
+            about = (each.setting,)
+            if each.value is None:
+                self._note(each.line, "set aside", each.rule, about)
+            elif not advised:
+                self._note(each.line, *_code_outcome(context), about)
+            elif len(values[each.setting, each.scopes]) > 1:
+                self._note(each.line, "shown", "two values in one place", about)
+            else:
+                self._note(each.line, "taken", "code", about)
+                self._take_code(each, block, around)
+        bare = mask(block.text.text).split("\n")
+        for (number, line), code in zip(block.raw_lines, bare, strict=True):
+            if number not in self.lines and names(line):
+                told = _code_outcome(context) if names(code) else ("set aside", "comment or string")
+                self._note(number, *told, _settings(line))
 
-    def _table(self, block: Block, context: Context) -> None:
-        section = -block.text.numbers[0]
-        for cell in read_table(block, context.verdict):
+    def _take_code(self, each: CodeFigure, block: Block, around: Around) -> None:
+        inner = [(_scope(name), -block.first) for name in each.scopes]
+        figure = Figure(each.setting, 0, 0, each.value)
+        for place in modes.places([*inner, *around.labels]):
+            if each.setting != "thinking" or not modes.parts(place.mode)[0]:
+                self._take(figure, place, block, around, each.line, each.text, False)
+
+    def _table(self, block: Block, around: Around) -> None:
+        for cell in read_table(block, around.context):
             if any(is_for_another_size(label, self.repo) for label in cell.labels):
+                self._note(cell.line, "set aside", "another size of the model", (), cell.text)
                 continue
-            if cell.forbidden:
-                self._forbid(cell.forbidden, cell.line, cell.text)
-            elif cell.figure:
-                labels = [modes.label_of(label) for label in cell.labels]
-                required = cell.required or context.required
-                for place in context.places((), [(label, section) for label in labels]):
-                    self._take(cell.figure, place, block, context, cell.line, cell.text, required)
+            self._note(cell.line, cell.outcome, cell.rule, (cell.setting,), cell.text)
+            if cell.outcome != "taken":
+                continue
+            if cell.figure is None:
+                self._forbid(cell.setting, cell.line, cell.text)
+                continue
+            labels = [(modes.label_of(label), -block.first) for label in cell.labels]
+            for place in modes.places([*labels, *around.labels]):
+                self._take(cell.figure, place, block, around, cell.line, cell.text, cell.required)
 
     # the end
 
     def _settle(self) -> None:
-        taken = _with_presets(self.taken)
-        for entry in _without_doubles(taken):
-            if entry.figure.is_range:
-                self._record_range(entry)
+        known: set[tuple[str, Value, str | None]] = set()
+        for entry in self._certain(_with_presets(self.taken)):
+            figure, mode = entry.figure, entry.place.mode
+            if figure.value is None:
+                span = Range(figure.setting, figure.low, figure.high, mode, self.repo, entry.line, entry.text)  # fmt: skip
+                if not any(replace(span, line=r.line, text=r.text) == r for r in self.said.ranges):
+                    self.said.ranges.append(span)
+                continue
+            if (figure.setting, figure.value, mode) not in known:
+                known.add((figure.setting, figure.value, mode))
+                self.said.recommended.append(
+                    Finding(figure.setting, figure.value, mode, self.repo, README, entry.line, entry.text)
+                )
+            if entry.required and not any(r.setting == figure.setting for r in self.said.required):
+                self.said.required.append(
+                    Required(figure.setting, figure.value, self.repo, entry.line, entry.text)
+                )
+
+    def _certain(self, taken: list[Taken]) -> Iterable[Taken]:
+        """Without lines that give one setting two values in one mode: nobody says which."""
+        values: dict[tuple[int, str, str | None], set[Value]] = {}
+        for entry in taken:
+            if entry.figure.value is not None:
+                key = entry.line, entry.figure.setting, entry.place.mode
+                values.setdefault(key, set()).add(entry.figure.value)
+        for entry in taken:
+            if len(values.get((entry.line, entry.figure.setting, entry.place.mode), ())) > 1:
+                self._note(entry.line, "shown", "two values on one line", (entry.figure.setting,))
             else:
-                self._record_value(entry)
-        used = {entry.line for entry in taken}
+                yield entry
+
+    def _sweep(self) -> None:
+        """Whatever names a setting and was not judged is shown: nothing is dropped silently."""
         for block in self.blocks:
             for number, line in block.raw_lines:
-                if number not in used and names(line) and re.search(r"\d", line):
-                    self.said.candidates.append(Candidate(self.repo, number, line.strip()))
-
-    def _record_range(self, entry: Taken) -> None:
-        figure = entry.figure
-        span = Range(
-            figure.setting, figure.low, figure.high, entry.place.mode, self.repo, entry.line,
-            entry.text,
-        )  # fmt: skip
-        if not any(replace(span, line=r.line, text=r.text) == r for r in self.said.ranges):
-            self.said.ranges.append(span)
-
-    def _record_value(self, entry: Taken) -> None:
-        setting, value = entry.figure.setting, entry.figure.value
-        assert value is not None
-        found = Finding(setting, value, entry.place.mode, self.repo, README, entry.line, entry.text)
-        if (setting, value, found.mode) not in self.known:
-            self.known.add((setting, value, found.mode))
-            self.said.recommended.append(found)
-        if entry.required and not any(r.setting == setting for r in self.said.required):
-            self.said.required.append(Required(setting, value, self.repo, entry.line, entry.text))
+                if number not in self.lines and names(line) and re.search(r"\d", line):
+                    self._note(number, "shown", "not understood", _settings(line))
 
 
-QUOTED_TEXT = re.compile(r"[:：]\s*[\"«„「『](.{8,}?)[\"»“」』]\s*\.?\s*$", re.DOTALL)
+def _may_matter(block: Block, _blocks: list[Block]) -> bool:
+    """Whether a block without a name may still speak of a setting: of that of its heading."""
+    text = block.text.text
+    if text in words("topics.thinking"):
+        return True
+    above = [block.intro, *block.headings]
+    return bool(re.search(r"\d", text)) and any(a is not None and names(a.text.text) for a in above)
 
 
-def _advised(sentence: str, context: Verdict, topic: str | None) -> list[Figure]:
-    """The figures of a sentence that are advice, recommended greedy decoding among them."""
-    found = figures(sentence, topic)
-    greedy = says_greedy(sentence)
-    if greedy is not None and not any(f.setting == "temperature" and f.value == 0 for f in found):
-        found.append(Figure("temperature", greedy, greedy + 1, 0))
-    question = max(sentence.rfind("?"), sentence.rfind("？"))
-    asked = question >= 0 and bool(names(sentence[:question]))
-    return [
-        figure
-        for figure in found
-        if is_advice(sentence, figure.start, figure.end, context, asked and figure.start > question)
-    ]
+def _settings(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.setting for name in names(text)))
 
 
-def _told_apart(found: list[CodeFigure]) -> list[CodeFigure]:
-    """Without figures that one place in the code gives twice, differently: nobody says which."""
-    values: dict[tuple[str, tuple[str, ...]], set[Value]] = {}
-    for figure in found:
-        values.setdefault((figure.setting, figure.scopes), set()).add(figure.value)
-    return [figure for figure in found if len(values[figure.setting, figure.scopes]) == 1]
+def _code_outcome(context: Context) -> tuple[Outcome, str]:
+    if context.verdict is Verdict.ADVICE:
+        return "shown", "code that is not understood"
+    if context.verdict is Verdict.NEUTRAL and context.settings:
+        return "shown", "no word recommends it"
+    return "set aside", context.rule or "example"
+
+
+def _below(block: Block, after: list[Block]) -> str:
+    """The text of the code or quote that a sentence announces."""
+    if not after or not (block.opens or block.text.text in words("headings.points_on")):
+        return ""
+    below = after[0]
+    return below.text.text if below.kind == "code" or below.quoted > block.quoted else ""
 
 
 def _scope(name: str) -> modes.Label:
@@ -242,7 +361,7 @@ def _scope(name: str) -> modes.Label:
 
 def _with_presets(taken: list[Taken]) -> list[Taken]:
     """An unknown label is a preset if its section has another label with another value."""
-    there: dict[tuple[int, str], dict[tuple[Value | None, Place], None]] = {}
+    there: dict[tuple[int, str], dict[tuple[Value | None, modes.Place], None]] = {}
     for entry in taken:
         for section in entry.sections:
             seen = there.setdefault((section, entry.figure.setting), {})
@@ -257,53 +376,8 @@ def _with_presets(taken: list[Taken]) -> list[Taken]:
         )
     }
     return [
-        replace(entry, place=Place(entry.place.preset))
+        replace(entry, place=modes.Place(entry.place.preset))
         if (entry.place.preset, entry.place.section) in shown
         else entry
         for entry in taken
     ]
-
-
-def _without_doubles(taken: list[Taken]) -> list[Taken]:
-    """Two values for one setting and mode on one line leave it open which is meant."""
-    values: dict[tuple[int, str, str | None], set[Value]] = {}
-    for entry in taken:
-        if entry.figure.value is not None:
-            values.setdefault(_spot(entry), set()).add(entry.figure.value)
-    return [e for e in taken if e.figure.is_range or len(values[_spot(e)]) == 1]
-
-
-def _spot(entry: Taken) -> tuple[int, str, str | None]:
-    return entry.line, entry.figure.setting, entry.place.mode
-
-
-def _place(sentence: str, found: list[Figure]) -> list[tuple[Figure, tuple[str | None, ...]]]:
-    """Each figure with the modes that its sentence names for it."""
-    if not found:
-        return []
-    named = modes.mentions(sentence)
-    head = re.match(r"\s*([^:.]{1,50}):\s", sentence)
-    if head and not names(head[1]):
-        inside = modes.mentions(head[1], label=True)
-        named = [*inside, *(m for m in named if m.start >= head.end())]
-    named = modes.with_brackets(sentence, named)
-    if not named:
-        return [(figure, ()) for figure in found]
-    leading = named[0].start < found[0].start
-    both: list[Figure | modes.Mention] = [*found, *named]
-    events = sorted(both, key=lambda event: event.start)
-    ordered = events if leading else events[::-1]
-    placed: list[tuple[Figure, tuple[str | None, ...]]] = []
-    group: list[modes.Mention] = []
-    seen: set[str] = set()
-    fresh = True
-    for event in ordered:
-        if isinstance(event, modes.Mention):
-            group = [event] if not fresh else [*group, event]
-            fresh, seen = True, set()
-            continue
-        own: tuple[str | None, ...] = modes.compose(group) or ((ALL,) if group else ())
-        placed.append((event, own if leading or event.setting not in seen else ()))
-        seen.add(event.setting)
-        fresh = False
-    return sorted(placed, key=lambda entry: entry[0].start)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tomlkit.items import Table
 
 # Kept for reading on, not needed to resolve a setting, or worked out again from the rest.
-_LEFT_OUT = {"effective", "candidates", "notes"}
+_LEFT_OUT = {"effective", "candidates", "notes", "lines"}
 _OPTIONAL: dict[str, dict[str, None]] = {
     "recommended": {"mode": None, "line": None},
     "ranges": {"low": None, "high": None, "mode": None},

@@ -5,58 +5,55 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from llm_specdec.cards.blocks import Block, Row
-from llm_specdec.cards.figures import Figure, figures, names
-from llm_specdec.cards.judge import RULES_OUT, Verdict, cues, verdict
-from llm_specdec.cards.lexicon import NOT_REQUIRED, REQUIRES, SYSTEM
+from llm_specdec.cards.figures import NUMBERS, Figure, names, read
+from llm_specdec.cards.found import Outcome
 from llm_specdec.cards.modes import label_of
+from llm_specdec.cards.rules import Context, Verdict, cues, elsewhere, verdict
+from llm_specdec.cards.words import words
 
-VALUE_HEADER = re.compile(
-    r"\b(?:values?|settings?|recommend\w*|suggest\w*|ours?|use|Wert\w*|valeurs?|valor\w*|valore|waarde|değer\w*|значени\w*|wartość|hodnota)\b|值|値|推荐|推奨|建议|값|권장",
-    re.IGNORECASE,
-)
-OTHER_HEADER = re.compile(
-    r"\b(?:defaults?|before|old|previous\w*|base|parent|original|tested|tried|range tried|flags?|type|why|notes?|comments?|description|meaning|remarks?|effect|purpose|min|max|minimum|maximum|limits?|allowed|name|standard|vorher|alt|ancien\w*|anterior\w*)\b|默认|说明|备注|原|旧|説明|既定",
-    re.IGNORECASE,
-)
-DEFAULT_HEADER = re.compile(r"\s*(?:defaults?|standard|默认|既定)\s*", re.IGNORECASE)
-FORBIDS = re.compile(
-    r"^\s*(?:never|off|disabled|do not use|don't use|not used|forbidden|avoid|aus|nie|non|jamais|nunca|mai|нет|выкл\w*|kapalı|关闭|禁用|不使用|不要使用|使用しない|オフ|사용 안 함)\s*$",
-    re.IGNORECASE,
-)
-NONE = re.compile(
-    r"^\s*(?:none|no|off|never|empty|leave empty|do not use|forbidden|keiner?|aucune?|ninguno|nenhum|nessuno|yok|нет|无|不使用|なし|없음)\s*$",
-    re.I,
-)
-YES = re.compile(r"^\s*(?:yes|✓|✔|✅|x|ja|oui|sí|sim|si|да|evet|是|はい|예)\s*$", re.IGNORECASE)
+YES = re.compile(r"\s*(?:yes|✓|✔|✅|x|ja|oui|sí|sim|si|да|evet|是|はい|예)\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One figure (or rejection) in a table. labels: what may name its mode, nearest first."""
+    """What became of one cell. figure: None where a taken cell rejects its setting.
+    labels: what may name its mode, nearest first."""
 
-    figure: Figure | None
-    forbidden: str | None
+    setting: str
     line: int
-    labels: tuple[str, ...]
-    required: bool
     text: str
+    outcome: Outcome
+    rule: str
+    figure: Figure | None = None
+    labels: tuple[str, ...] = ()
+    required: bool = False
 
 
-def read_table(block: Block, context: Verdict) -> Iterator[Cell]:
-    """Recommended figures of a table, if its header or what stands above recommends them."""
+def read_table(block: Block, context: Context) -> Iterator[Cell]:
+    """All cells that give a setting's value; taken if the header or what stands above recommends."""
     rows = [row for row in block.rows if row.cells]
-    if not rows or context is Verdict.QUOTED:
+    if not rows:
         return
-    header, body = rows[0], rows[1:]
-    across = [_setting(cell) for cell in header.cells]
-    if any(across) and not _is_pair(header):
-        if _is_measured(header) or (context is not Verdict.ADVICE and not _advises(header)):
-            return
-        yield from _across(header, across, body)
-        return
-    if not _is_measured(header):
-        advised = context is Verdict.ADVICE or _advises(header)
-        yield from _down(header, rows if _is_pair(header) else body, advised)
+    across = [_setting(cell) for cell in rows[0].cells]
+    cells = _across(rows, across) if any(across) and not _is_pair(rows[0]) else _down(rows)
+    header = " | ".join(rows[0].cells)
+    recommended = any(verdict(title)[0] is Verdict.ADVICE for title in rows[0].cells)
+    for cell, advised in cells:
+        out, rule = _ruled_out(header, cell, context, advised or recommended)
+        yield Cell(cell.setting, cell.line, cell.text, out, rule) if out != "taken" else cell
+
+
+def _ruled_out(header: str, cell: Cell, context: Context, advised: bool) -> tuple[Outcome, str]:
+    measured = elsewhere(cues(header) & {"measured", "trained"})
+    if context.verdict is Verdict.QUOTED or measured:
+        return "set aside", measured or context.rule
+    if cell.outcome != "taken":
+        return cell.outcome, cell.rule
+    if context.verdict is Verdict.ADVICE or advised:
+        return "taken", cell.rule
+    if context.verdict is Verdict.OUT:
+        return "set aside", context.rule
+    return "shown", "no word recommends it"
 
 
 def _is_pair(row: Row) -> bool:
@@ -64,121 +61,109 @@ def _is_pair(row: Row) -> bool:
     return (
         len(row.cells) >= 2
         and _setting(row.cells[0]) is not None
-        and bool(re.fullmatch(r"[\s\d.,]*\d[\s\d.,]*", row.cells[1]))
+        and bool(re.fullmatch(r"[\s\d.,]{0,20}\d[\s\d.,]{0,20}", row.cells[1]))
     )
-
-
-def _advises(header: Row) -> bool:
-    return any(verdict(cell) is Verdict.ADVICE for cell in header.cells)
-
-
-def _is_measured(header: Row) -> bool:
-    """A header with scores, benchmarks or training words: no table of advice."""
-    kinds = {cue.kind for cell in header.cells for cue in cues(cell)}
-    return bool(kinds & {"measured", "trained"})
 
 
 def _setting(cell: str) -> str | None:
     """The setting that a cell names, and nothing but it."""
-    found = names(cell)
+    found = {name.setting for name in names(cell)}
     if not found:
-        return "system" if _only(cell, SYSTEM.spans(cell)) else None
-    settings = {name.setting for name in found}
-    return found[0].setting if len(settings) == 1 and len(cell) < 60 else None
+        spans = words("topics.system").spans(cell)
+        return "system" if any(b - a > 0.7 * len(cell.strip()) for a, b in spans) else None
+    return found.pop() if len(found) == 1 and len(cell) < 60 else None
 
 
-def _only(cell: str, spans: list[tuple[int, int]]) -> bool:
-    return any(end - start > 0.7 * len(cell.strip()) for start, end in spans)
+def _across(rows: list[Row], across: list[str | None]) -> Iterator[tuple[Cell, bool]]:
+    header = rows[0]
+    naming = [
+        i for i, name in enumerate(across)
+        if name is None and not (i and header.cells[i] in words("headings.other_column"))
+    ]  # fmt: skip
+    for row in rows[1:]:
+        labels = tuple(row.cells[i] for i in naming[:2] if i < len(row.cells))
+        for index, setting in enumerate(across[: len(row.cells)]):
+            if setting is not None:
+                for cell in _cells(setting, index, row, labels, header.cells[index]):
+                    yield cell, False
 
 
-def _across(header: Row, across: list[str | None], body: list[Row]) -> Iterator[Cell]:
-    label_columns = [i for i, name in enumerate(across) if name is None and not _is_note(header, i)]
-    for row in body:
-        cells = row.cells
-        labels = tuple(cells[i] for i in label_columns[:2] if i < len(cells))
-        if _is_ruled_out(labels):
-            continue
-        for index, setting in enumerate(across):
-            if setting is not None and index < len(cells):
-                yield from _cell(setting, index, row, labels, header.cells[index])
-
-
-def _is_note(header: Row, index: int) -> bool:
-    return bool(index and OTHER_HEADER.search(header.cells[index]))
-
-
-def _is_ruled_out(labels: tuple[str, ...]) -> bool:
-    return any({cue.kind for cue in cues(label)} & RULES_OUT for label in labels)
-
-
-def _down(header: Row, body: list[Row], advised: bool) -> Iterator[Cell]:
+def _down(rows: list[Row]) -> Iterator[tuple[Cell, bool]]:
     """Names down the side. A row may also recommend by its name: "Recommended temperature"."""
-    width = max(len(row.cells) for row in body) if body else 0
-    columns = _value_columns(header, body, width)
+    header, body = rows[0], rows if _is_pair(rows[0]) else rows[1:]
+    columns = _value_columns(header, body)
     for row in body:
-        setting_at = next((i for i, c in enumerate(row.cells) if _setting(c)), None)
-        if setting_at is None or _is_ruled_out((row.cells[setting_at],)):
+        named = next((i for i, cell in enumerate(row.cells) if _setting(cell)), None)
+        if named is None:
             continue
-        if not advised and verdict(row.cells[setting_at]) is not Verdict.ADVICE:
-            continue
-        setting = str(_setting(row.cells[setting_at]))
+        name = row.cells[named]
+        advised = verdict(name)[0] is Verdict.ADVICE
         extra = " ".join(c for i, c in enumerate(row.cells) if i not in columns)
-        if {cue.kind for cue in cues(extra)} & {"withdrawn", "against"}:
-            continue
         for index in columns:
-            if index == setting_at or index >= len(row.cells):
+            if index == named or index >= len(row.cells):
                 continue
             title = header.cells[index] if index < len(header.cells) else ""
-            label = (title,) if len(columns) > 1 or label_of(title).modes else ()
-            yield from _cell(setting, index, row, label, _needed(header, row, index))
+            labels = (title,) if len(columns) > 1 or label_of(title).modes else ()
+            said = _needed(header, row, index)
+            for cell in _cells(str(_setting(name)), index, row, labels, said, name, extra):
+                yield cell, advised
 
 
 def _needed(header: Row, row: Row, value_index: int) -> str:
     """Text of the row's other cells that may call the value essential."""
-    said = [row.cells[i] for i in range(len(row.cells)) if i != value_index]
+    said = [cell for i, cell in enumerate(row.cells) if i != value_index]
     for title, cell in zip(header.cells, row.cells, strict=False):
-        if title in REQUIRES and YES.match(cell):
+        if title in words("cues.required") and YES.fullmatch(cell):
             said.append("required")
     return " ".join(said)
 
 
-def _value_columns(header: Row, body: list[Row], width: int) -> list[int]:
+def _value_columns(header: Row, body: list[Row]) -> list[int]:
     """Columns that hold recommended values: those titled so, else modes, else the only one."""
+    width = max((len(row.cells) for row in body), default=0)
     titles = [header.cells[i] if i < len(header.cells) else "" for i in range(width)]
-    numeric = [i for i in range(width) if any(_is_value(row, i) for row in body)]
-    advised = [i for i in numeric if verdict(titles[i]) is Verdict.ADVICE]
-    if advised:
-        return advised
-    named = [
-        i for i in numeric if VALUE_HEADER.search(titles[i]) and not OTHER_HEADER.search(titles[i])
+    numeric = [
+        i for i in range(width)
+        if any(_is_value(row, i) for row in body) and any(re.search(r"\d", row.cells[i]) for row in body if i < len(row.cells))
     ]
-    if named:
-        return named
-    presets = [i for i in numeric if not OTHER_HEADER.search(titles[i])]
-    default = [i for i in numeric if presets and DEFAULT_HEADER.fullmatch(titles[i])]
-    return sorted({*default, *presets})
+    advised = [i for i in numeric if verdict(titles[i])[0] is Verdict.ADVICE]
+    other, value = words("headings.other_column"), words("headings.value_column")
+    named = [i for i in numeric if titles[i] in value and titles[i] not in other]
+    presets = [i for i in numeric if titles[i] not in other]
+    plain = [i for i in numeric if presets and label_of(titles[i]).modes == (None,)]
+    return advised or named or sorted({*plain, *presets})
 
 
 def _is_value(row: Row, index: int) -> bool:
     if index >= len(row.cells) or _setting(row.cells[index]):
         return False
-    return bool(re.match(r"[\s\"'~≈≤≥<>]*[-+]?\.?\d", row.cells[index])) or bool(
-        FORBIDS.match(row.cells[index])
-    )
+    cell = row.cells[index]
+    return bool(re.match(r"[\s\"'~≈≤≥<>]{0,9}[-+]?\.?\d", cell)) or _is_none(cell)
 
 
-def _cell(setting: str, index: int, row: Row, labels: tuple[str, ...], said: str) -> Iterator[Cell]:
+def _is_none(cell: str) -> bool:
+    return words("rejection.none").pattern.fullmatch(cell.strip()) is not None
+
+
+def _cells(
+    setting: str, index: int, row: Row, labels: tuple[str, ...], said: str, name: str = "",
+    extra: str = "",
+) -> Iterator[Cell]:  # fmt: skip
     cell, line, text = row.cells[index], row.line_of(index), " | ".join(row.cells)
-    if setting == "system":
-        if NONE.match(cell):
-            yield Cell(None, "system", line, labels, False, text)
-        return
-    if FORBIDS.match(cell):
-        yield Cell(None, setting, line, labels, False, text)
-        return
-    if len(cell) > 60:
-        return
-    required = f"{said} {cell}" in REQUIRES and f"{said} {cell}" not in NOT_REQUIRED
-    for figure in figures(cell, topic=setting):
-        if figure.setting == setting:
-            yield Cell(figure, None, line, labels, required, text)
+    out = elsewhere(frozenset().union(*(cues(label) for label in (*labels, name)))) or (
+        "withdrawn" if "withdrawn" in cues(extra) else ""
+    )
+    if out:
+        yield Cell(setting, line, text, "set aside", out)
+    elif _is_none(cell):
+        yield Cell(setting, line, text, "taken", "rejection", None, labels)
+    elif setting != "system" and re.search(r"\d", cell):
+        reading = read(f"{setting} {cell}")
+        sure = len(reading.figures) == 1 and not reading.unnamed and len(cell) <= 60
+        if sure and not (cell in words("cues.hazard")):
+            needed = f"{said} {cell}"
+            required = needed in words("cues.required") and needed not in words("cues.optional")
+            figure = reading.figures[0]
+            yield Cell(setting, line, text, "taken", "table", figure, labels, required)
+        elif NUMBERS.search(cell):
+            yield Cell(setting, line, text, "shown", "a cell that is not understood")
