@@ -23,7 +23,8 @@ LARGEST = 200_000  # characters
 MOST_LINES = 8_000
 LABEL_LEVEL = 7  # a bold line or a short one that ends in a colon heads what follows it
 BOLD_LINE = re.compile(
-    r"\s{0,9}(\*\*|__|<(?:b|strong)>)(?:(?!\*\*|__).){1,200}(\*\*|__|</(?:b|strong)>):?\s{0,9}", re.I
+    r"\s{0,9}(\*\*|__|<(?:b|strong)>)(?:(?!\*\*|__).){1,200}(\*\*|__|</(?:b|strong)>):?\s{0,9}",
+    re.I,
 )
 
 
@@ -254,6 +255,7 @@ class _Walk:
             self._emit(Block("table", text, rows=rows))
         self.frames[-1].last = None
         return index + 1
+
 
 def _short_label(text: str) -> bool:
     return "\n" not in text and text.rstrip().endswith(":") and len(text.split()) <= 6

@@ -43,7 +43,9 @@ class Around:
             found, rule = Verdict.QUOTED, "another size of the model"
         self.context = Context(found, rule, settings)
         self.required = (
-            found is Verdict.ADVICE and text in words("cues.required") and text not in words("cues.optional")
+            found is Verdict.ADVICE
+            and text in words("cues.required")
+            and text not in words("cues.optional")
         )
         self.labels = [(_label(text, short), section) for text, short, section in labels]
         self.sections = {0, *(heading.first for heading in block.headings)}
@@ -140,7 +142,9 @@ def _is_mode(label: str) -> bool:
     rest = label
     for mention in modes.mentions(label, label=True):
         rest = rest.replace(label[mention.start : mention.end], " ")
-    return not words("modes.filler").pattern.sub(" ", rest).strip(" ,()") and bool(modes.label_of(label).modes)
+    return not words("modes.filler").pattern.sub(" ", rest).strip(" ,()") and bool(
+        modes.label_of(label).modes
+    )
 
 
 def _label(text: str, short: bool) -> modes.Label:

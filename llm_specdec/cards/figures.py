@@ -1,12 +1,12 @@
 """Settings and their figures in a piece of text: what is said, not whether it is advice."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
 from llm_specdec.cards.found import Value
-from llm_specdec.cards.words import kinds, one_of, pattern, words
+from llm_specdec.cards.words import kinds, one_of, pattern
 
 NUMBER = (
     r"(?<![A-Za-z0-9_.])(?<![A-Za-zА-я]-)(?<!\d:)(?:(?<=[\s=:(\[,])[-+])?"
@@ -145,9 +145,12 @@ def read(text: str) -> Reading:
     return first
 
 
-def _put_together(text, known, everything, find):  # type: ignore[no-untyped-def]
-    found = []
-    unvalued = []
+Find = Callable[[str, Name, int, int], Figure | None]
+
+
+def _put_together(text: str, known: list[Name], everything: list[Name], find: Find) -> Reading:
+    found: list[Figure] = []
+    unvalued: list[Name] = []
     for name in known:
         limit = min((n.start for n in everything if n.start > name.start), default=len(text))
         start = max((n.end for n in everything if n.end <= name.start), default=0)
@@ -188,7 +191,9 @@ def _span_pattern() -> re.Pattern[str]:
 @cache
 def _link_pattern() -> re.Pattern[str]:
     bounds = one_of("figures.at_least", "figures.at_most", "figures.between", "figures.from")
-    return re.compile(f"(?:(?!{bounds})(?:{MARKS}|{one_of('figures.link')})){{0,40}}+", re.IGNORECASE)
+    return re.compile(
+        f"(?:(?!{bounds})(?:{MARKS}|{one_of('figures.link')})){{0,40}}+", re.IGNORECASE
+    )
 
 
 def _after(text: str, name: Name, _start: int, limit: int) -> Figure | None:
@@ -198,9 +203,9 @@ def _after(text: str, name: Name, _start: int, limit: int) -> Figure | None:
 
 def _before(text: str, name: Name, start: int, _limit: int) -> Figure | None:
     """ "0.7 for temperature", "a 0.7 temperature", "0.95 (top-p)"."""
-    gap = rf"[\s\"'`(]*(?:{one_of('figures.after_link')}\s+)?[\s\"'`]*$"
+    gap = pattern(r"[\s\"'`(]{0,9}(?:«figures.after_link»\s+)?[\s\"'`]{0,9}$")
     for match in NUMBERS.finditer(text, start, name.start):
-        if re.match(gap, text[match.end() : name.start], re.IGNORECASE):
+        if gap.match(text[match.end() : name.start]):
             value = parse(name.setting, match[0])
             return None if value is None else Figure(name.setting, match.start(), name.end, value)
     return None
@@ -241,7 +246,7 @@ def _bound(
     if match["at_most"] or match["or_less"]:
         return Figure(setting, start, end, None, None, one)
     lead = (match["between"] or match["from"] or "").strip()
-    if lead and not re.fullmatch(one_of("figures.link"), lead, re.IGNORECASE):
+    if lead and not pattern("«figures.link»").fullmatch(lead):
         return None
     return Figure(setting, start, end, one)
 
@@ -253,7 +258,9 @@ def _point(text: str, span: Figure) -> Figure | None:
         return None
     figures = [*NUMBERS.finditer(bracket[1])]
     words_left = NUMBERS.sub(" ", bracket[1])
-    if len(figures) != 1 or not pattern(rf"(?:{MARKS}|«cues.advice figures.link»)*+").fullmatch(words_left):
+    if len(figures) != 1 or not pattern(rf"(?:{MARKS}|«cues.advice figures.link»)*+").fullmatch(
+        words_left
+    ):
         return None
     value = parse(span.setting, figures[0][0])
     return None if value is None else Figure(span.setting, span.end, bracket.end(), value)
@@ -261,12 +268,7 @@ def _point(text: str, span: Figure) -> Figure | None:
 
 def _counts(text: str, match: re.Match[str]) -> bool:
     """Whether a figure counts or numbers something else: "8 experts", "version 2"."""
-    counted = re.compile(rf"\s*[-–]?\s*{one_of('figures.counts')}", re.IGNORECASE)
-    numbered = re.search(
-        rf"{one_of('figures.numbered')}\s*$", text[max(0, match.start() - 30) : match.start()], re.IGNORECASE
+    numbered = pattern(r"«figures.numbered»\s*$").search(
+        text[max(0, match.start() - 30) : match.start()]
     )
-    return bool(numbered or counted.match(text, match.end()))
-
-
-def greedy(text: str) -> Iterator[tuple[int, int]]:
-    yield from words("topics.greedy").spans(text)
+    return bool(numbered or pattern(r"\s*[-–]?\s*«figures.counts»").match(text, match.end()))

@@ -13,7 +13,6 @@ class Source(NamedTuple):
     cells: tuple[int, ...] = ()
 
 
-
 HEADING = re.compile(r"<h([1-6])\b[^<>]{0,200}>(.{0,500}?)</h\1>", re.I)
 SUMMARY = re.compile(r"<summary\b[^<>]{0,200}>(.{0,500}?)</summary>", re.I)
 ITEM = re.compile(r"<li\b[^<>]{0,200}>", re.I)
@@ -54,7 +53,10 @@ def _lines(line: str) -> list[str]:
     line = HEADING.sub(lambda m: f"\n\n{'#' * int(m[1])} {m[2]}\n\n", line)
     line = SUMMARY.sub(r"\n\n**\1**\n\n", line)
     line = BLOCK.sub("\n\n", ITEM.sub("\n\n- ", line))
-    return [part if part.startswith(("#", "- ", "**")) else part.strip("\n") for part in line.split("\n")]
+    return [
+        part if part.startswith(("#", "- ", "**")) else part.strip("\n")
+        for part in line.split("\n")
+    ]
 
 
 def _table_end(lines: list[Source], at: int) -> int:

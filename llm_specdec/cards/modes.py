@@ -63,7 +63,9 @@ def mentions(text: str, label: bool = False) -> list[Mention]:
 def _is_meant(text: str, start: int, end: int, found: list[Mention], label: bool) -> bool:
     """Whether a task is what the figures are for: after "for", before "tasks", or in a list."""
     after = text[end : end + 40]
-    if re.match(r"[\s-]*(?:models?|tune|blocks?|fence|snippet|below|above|path|base|release)\b", after):
+    if re.match(
+        r"[\s-]*(?:models?|tune|blocks?|fence|snippet|below|above|path|base|release)\b", after
+    ):
         return False
     if label or pattern(r"\s*«modes.after_task»").match(after):
         return True

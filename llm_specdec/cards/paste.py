@@ -33,7 +33,12 @@ class Paste:
         if mark is not None and (block.kind == "code" or block.quoted > mark.quoted):
             self.mark = mark
             return True
-        if mark is not None and mark.kind == "heading" and block.headings and mark is block.headings[-1]:
+        if (
+            mark is not None
+            and mark.kind == "heading"
+            and block.headings
+            and mark is block.headings[-1]
+        ):
             self.heading, self.scoped = mark, None
             return True
         return self._starts(block)
@@ -51,7 +56,9 @@ class Paste:
 
     def _ends_at(self, block: Block) -> bool:
         assert self.heading is not None
-        own = block.text.text in words("headings.own") and block.text.text not in words("headings.pasted")
+        own = block.text.text in words("headings.own") and block.text.text not in words(
+            "headings.pasted"
+        )
         if own:
             return True
         if block.level >= LABEL_LEVEL:

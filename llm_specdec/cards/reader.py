@@ -25,7 +25,15 @@ from llm_specdec.cards.found import (
 from llm_specdec.cards.front import body_start
 from llm_specdec.cards.origin import made_from
 from llm_specdec.cards.paste import Paste
-from llm_specdec.cards.rules import Context, Judgement, Verdict, cues, judge, sentences, topics, verdict
+from llm_specdec.cards.rules import (
+    Context,
+    Judgement,
+    Verdict,
+    cues,
+    judge,
+    sentences,
+    topics,
+)
 from llm_specdec.cards.tables import read_table
 from llm_specdec.cards.words import pattern, words
 
@@ -87,7 +95,7 @@ class _Reader:
         paste = Paste()
         for index, block in enumerate(self.blocks):
             data = block.kind in ("code", "table") and len(block.text.text) > LONGEST
-            if data or not topics(block.text.text) and not _may_matter(block, self.blocks):
+            if data or (not topics(block.text.text) and not _may_matter(block, self.blocks)):
                 paste.covers(block)
                 continue
             around = Around(block, self.repo)
@@ -150,14 +158,19 @@ class _Reader:
         judgement = self._judge(said, context)
         if judgement is None:
             return
-        if judgement.about == ("system",) and self.lines.get(block.first, NOTHING).rule == "system prompt":
+        if (
+            judgement.about == ("system",)
+            and self.lines.get(block.first, NOTHING).rule == "system prompt"
+        ):
             return
         self._record(block, judgement, said, start, around)
 
     def _judge(self, sentence: str, context: Context) -> Judgement | None:
         if self.judged >= MOST:
             about = tuple(dict.fromkeys(topic for topic, *_ in topics(sentence)))
-            return Judgement("shown", "too many statements to judge", about=about) if about else None
+            return (
+                Judgement("shown", "too many statements to judge", about=about) if about else None
+            )
         self.judged += 1
         return judge(sentence, context)
 
@@ -190,7 +203,9 @@ class _Reader:
             labels = own if judgement.modes == (None,) else [*own, *around.labels]
             for place in modes.places(labels):
                 text = dict(block.raw_lines)[line]
-                self._take(figure, place, block, around, line, text, figure.setting in judgement.required)
+                self._take(
+                    figure, place, block, around, line, text, figure.setting in judgement.required
+                )
         for setting, offset in judgement.forbidden:
             line = at(max(0, start + offset))
             self._note(line, "taken", "rejection", (setting,))
@@ -296,7 +311,15 @@ class _Reader:
             if (figure.setting, figure.value, mode) not in known:
                 known.add((figure.setting, figure.value, mode))
                 self.said.recommended.append(
-                    Finding(figure.setting, figure.value, mode, self.repo, README, entry.line, entry.text)
+                    Finding(
+                        figure.setting,
+                        figure.value,
+                        mode,
+                        self.repo,
+                        README,
+                        entry.line,
+                        entry.text,
+                    )
                 )
             if entry.required and not any(r.setting == figure.setting for r in self.said.required):
                 self.said.required.append(

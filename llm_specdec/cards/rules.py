@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
+from itertools import pairwise
 
 from llm_specdec.cards import modes
 from llm_specdec.cards.clean import BREAK
@@ -72,7 +73,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
     """Spans of the sentences; a question and its short answer stay together."""
     cuts = [0, *(m.end() for m in ENDS.finditer(text)), len(text)]
     joined: list[tuple[int, int]] = []
-    for start, end in zip(cuts, cuts[1:], strict=False):
+    for start, end in pairwise(cuts):
         if not text[start:end].strip():
             continue
         if joined and text[joined[-1][0] : joined[-1][1]].rstrip(" \n\"')]").endswith(("?", "？")):
@@ -165,15 +166,13 @@ def _judge(sentence: str, context: Context, about: tuple[str, ...]) -> Judgement
     out = said.set_aside()
     if out:
         return out
-    figures, forbidden, required, doubt = [], [], [], ""
-    for clause in said.clauses:
-        each = _clause(clause, said)
-        figures += each.figures
-        forbidden += each.forbidden
-        required += each.required
-        doubt = doubt or (each.rule if each.outcome == "shown" else "")
-    if doubt:
-        return Judgement("shown", doubt)
+    parts = [_clause(clause, said) for clause in said.clauses]
+    doubts = [part.rule for part in parts if part.outcome == "shown"]
+    if doubts:
+        return Judgement("shown", doubts[0])
+    figures = [figure for part in parts for figure in part.figures]
+    forbidden = [entry for part in parts for entry in part.forbidden]
+    required = [setting for part in parts for setting in part.required]
     if not figures and not forbidden:
         return said.without_figures()
     told = said.modes(figures)
@@ -200,7 +199,7 @@ class _Sentence:
         label = re.match(r"[^:]{1,60}:\s*", self.masked)
         if label and is_name(label[0]):
             cuts = [cut for cut in cuts if cut == 0 or cut > label.end()]
-        pairs = zip(cuts, cuts[1:], strict=False)
+        pairs = pairwise(cuts)
         self.clauses = [(a, self.masked[a:b]) for a, b in pairs if self.masked[a:b].strip()]
 
     def set_aside(self) -> Judgement | None:
@@ -247,7 +246,11 @@ class _Sentence:
 def is_list(text: str) -> bool:
     """Whether a text is nothing but settings with their figures: "temp 0.6, top-p 0.9"."""
     reading = read(text)
-    lead = re.sub(r"^[^:]{1,60}:\s", "", reading.rest) if not names(text.partition(":")[0]) else reading.rest
+    lead = (
+        re.sub(r"^[^:]{1,60}:\s", "", reading.rest)
+        if not names(text.partition(":")[0])
+        else reading.rest
+    )
     return bool(reading.figures) and not (reading.unnamed or reading.unvalued) and _is_empty(lead)
 
 
@@ -301,7 +304,9 @@ def _greedy(
     given = any(f.setting == "temperature" for f in reading.figures)
     if not spans or given or ("greedy", spans[0][0]) in forbidden or not said.advised:
         return []
-    unclear = _is_hazard(text) or text in words("rejection.hint") or cues(text) & {"fails", "against"}
+    unclear = (
+        _is_hazard(text) or text in words("rejection.hint") or cues(text) & {"fails", "against"}
+    )
     return [] if unclear else [Figure("temperature", *spans[0], 0)]
 
 
@@ -311,7 +316,7 @@ def _doubt(
     """Why the figures of a clause are not certain; "" where they are."""
     if reading.unnamed or left:
         return "figures that cannot be told apart"
-    if out or "against" in cues(text) and not forbidden:
+    if out or ("against" in cues(text) and not forbidden):
         return f"advice and {out or 'a warning'} in one sentence"
     listed = said.listed or is_list(text)
     if not listed and _is_hazard(reading.rest):
@@ -328,7 +333,9 @@ def _is_hazard(rest: str) -> bool:
     return rest in words("cues.hazard") or rest in words("cues.conditional")
 
 
-def rejections(text: str, reading: Reading, said: "_Sentence | None" = None) -> tuple[list[tuple[str, int]], bool]:
+def rejections(
+    text: str, reading: Reading, said: "_Sentence | None" = None
+) -> tuple[list[tuple[str, int]], bool]:
     """What a clause rejects, (setting, offset) each, and whether there is a doubt."""
     valued = [(f.start, f.end) for f in reading.figures]
     subjects = [t for t in topics(text) if not any(a <= t[1] < b for a, b in valued)]
@@ -339,15 +346,17 @@ def rejections(text: str, reading: Reading, said: "_Sentence | None" = None) -> 
         return [], False
     sure = [topic for topic in subjects if _is_rejected(text, topic)]
     joined = pattern(JOINED)
-    for before, topic in zip(subjects, subjects[1:], strict=False):
+    for before, topic in pairwise(subjects):
         if topic not in sure and before in sure and joined.fullmatch(text, before[2], topic[1]):
             sure.append(topic)
-    for topic, after in zip(subjects[-2::-1], subjects[:0:-1], strict=False):
+    for topic, after in ((b, a) for a, b in pairwise(subjects[::-1])):
         if topic not in sure and after in sure and joined.fullmatch(text, topic[2], after[1]):
             sure.append(topic)
     if said and said.is_fact():
         return [], False
-    if any(text in words(kind) for kind in ("rejection.fact", "rejection.unsure", "cues.conditional")):
+    if any(
+        text in words(kind) for kind in ("rejection.fact", "rejection.unsure", "cues.conditional")
+    ):
         sure = []
     if len(sure) < len(subjects):
         return [], True
@@ -358,7 +367,9 @@ def _is_rejected(text: str, topic: tuple[str, int, int]) -> bool:
     ahead, behind = text[max(0, topic[1] - 80) : topic[1]], text[topic[2] : topic[2] + 80]
     no = pattern(f"«rejection.before»{FILLER}$").search(ahead)
     if no:  # a second negation before it may undo it
-        return pattern(r"«rejection.join»|,").split(ahead[: no.start()])[-1] not in words("rejection.hint")
+        return pattern(r"«rejection.join»|,").split(ahead[: no.start()])[-1] not in words(
+            "rejection.hint"
+        )
     if pattern(r"[\s`\"')]*(?:\([^)]*\)\s*)?«rejection.after»").match(behind):
         return True
     kept = pattern(f"«rejection.leave»{FILLER}$").search(ahead)
@@ -369,7 +380,9 @@ def _on_thinking(sentence: str, context: Context) -> Judgement:
     """Advice to keep thinking on or off, as opposed to naming the mode or telling how to switch."""
     found = cues(sentence)
     on, off = (words(f"thinking.{value}").spans(sentence) for value in ("on", "off"))
-    sure = bool(on) != bool(off) and not elsewhere(found) and sentence not in words("cues.conditional")
+    sure = (
+        bool(on) != bool(off) and not elsewhere(found) and sentence not in words("cues.conditional")
+    )
     if sure:
         figure = Figure("thinking", *(on or off)[0], "on" if on else "off")
         return Judgement("taken", "thinking", (figure,))

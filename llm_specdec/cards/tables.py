@@ -123,8 +123,10 @@ def _value_columns(header: Row, body: list[Row]) -> list[int]:
     width = max((len(row.cells) for row in body), default=0)
     titles = [header.cells[i] if i < len(header.cells) else "" for i in range(width)]
     numeric = [
-        i for i in range(width)
-        if any(_is_value(row, i) for row in body) and any(re.search(r"\d", row.cells[i]) for row in body if i < len(row.cells))
+        i
+        for i in range(width)
+        if any(_is_value(row, i) for row in body)
+        and any(re.search(r"\d", row.cells[i]) for row in body if i < len(row.cells))
     ]
     advised = [i for i in numeric if verdict(titles[i])[0] is Verdict.ADVICE]
     other, value = words("headings.other_column"), words("headings.value_column")
@@ -160,7 +162,7 @@ def _cells(
     elif setting != "system" and re.search(r"\d", cell):
         reading = read(f"{setting} {cell}")
         sure = len(reading.figures) == 1 and not reading.unnamed and len(cell) <= 60
-        if sure and not (cell in words("cues.hazard")):
+        if sure and cell not in words("cues.hazard"):
             needed = f"{said} {cell}"
             required = needed in words("cues.required") and needed not in words("cues.optional")
             figure = reading.figures[0]

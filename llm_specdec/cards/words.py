@@ -78,4 +78,9 @@ def _pattern(phrase: str, prefix: str) -> str:
     if prefix == "settings.":
         phrase = re.sub(r"(?<!\(\?)-", r"[\\s_.-]{0,3}", phrase)
     phrase = re.sub(r"(?<!\\)\((?!\?)", "(?:", phrase)  # nobody asks for the groups
-    return phrase.replace(" *", r"\s{0,3}").replace(" ?", r"\s{0,3}").replace("*", r"\w*").replace(" ", r"\s+")
+    return (
+        phrase.replace(" *", r"\s{0,3}")
+        .replace(" ?", r"\s{0,3}")
+        .replace("*", r"\w*")
+        .replace(" ", r"\s+")
+    )

@@ -15,24 +15,30 @@ MOST_LINES = 20
 
 @click.command(name="card", short_help="Show what a model's card recommends, line by line")
 @click.argument("path_or_repo", metavar="REPO_OR_PATH")
+@click.option("--why", is_flag=True, help="Every line on the subject, and the rule that decided")
 @click.option("--json", "as_json", is_flag=True, help="Everything found, as JSON")
-def card_command(path_or_repo: str, as_json: bool) -> None:
+def card_command(path_or_repo: str, why: bool, as_json: bool) -> None:
     """Show what the cards of a model and of its base models say about sampling.
 
     Reads README.md and generation_config.json, and follows base_model in the front
     matter. Each value is shown with its line and its mode, and so is what the card
     rejects, calls essential or contradicts. Nothing is stored.
 
+    A value is taken only where its meaning is certain. Other lines on the subject are
+    shown for you to read, or set aside because they are about something else, such as
+    a benchmark; --why lists all of them.
+
     \b
     Examples:
       llm specdec card mlx-community/Qwen3.8-27B-4bit
+      llm specdec card mlx-community/Qwen3.8-27B-4bit --why
       llm specdec card ./my-model --json
     """
     card = cards.read(hub.read_card(path_or_repo), path_or_repo)
     if as_json:
         print_json(card.to_dict())
         return
-    for line in describe(card):
+    for line in reasons(card) if why else describe(card):
         echo(line)
 
 
@@ -53,11 +59,19 @@ def describe(card: Card) -> Iterator[str]:
         yield "Disagreements (nothing is taken; you decide)"
         yield from (f"  {row}" for row in _disagreements(card))
         yield ""
-    yield from _effective(card) if _is_sure(card) else _unsure(card)
+    yield from _to_read(card)
+    if card.recommended or card.ranges or card.forbidden:
+        yield from _effective(card)
 
 
-def _is_sure(card: Card) -> bool:
-    return bool(card.recommended or card.ranges or card.forbidden)
+def reasons(card: Card) -> Iterator[str]:
+    """Every line that was judged, with what became of it and by which rule."""
+    for repo in card.lineage:
+        yield repo if repo == card.target else f"{repo} (base)"
+        for line in (line for line in card.lines if line.repo == repo):
+            yield f"  {line.outcome}: {line.rule}"
+            yield from _wrap(f"{cards.README}:{line.line}  {line.text}", "      ", limit=3)
+        yield ""
 
 
 def _places(card: Card, repo: str) -> Iterator[str]:
@@ -118,16 +132,22 @@ def _effective(card: Card) -> Iterator[str]:
         yield from _wrap(f"{mode}: {taken or 'nothing'}", "  ")
 
 
-def _unsure(card: Card) -> Iterator[str]:
-    if not card.candidates:
-        yield "nothing sure: no line names a setting with a figure"
+def _to_read(card: Card) -> Iterator[str]:
+    """The lines that may be advice and are not certain enough to take."""
+    sure = bool(card.recommended or card.ranges or card.forbidden)
+    lines = [line for line in card.lines if line.outcome == "shown"]
+    if not lines:
+        yield from [] if sure else ["nothing sure: no line names a setting with a figure"]
         return
-    yield "nothing sure: read it yourself, here are the lines"
-    for candidate in card.candidates[:MOST_LINES]:
-        where = "" if candidate.repo == card.target else f"{candidate.repo} "
-        yield from _wrap(f"{where}{cards.README}:{candidate.line}  {candidate.text}", "  ", limit=2)
-    if len(card.candidates) > MOST_LINES:
-        yield f"  … and {len(card.candidates) - MOST_LINES} more (--json lists all)"
+    found = "Read these lines yourself (not taken)"
+    yield found if sure else "nothing sure: read it yourself, here are the lines"
+    for line in lines[:MOST_LINES]:
+        where = "" if line.repo == card.target else f"{line.repo} "
+        yield from _wrap(f"{where}{cards.README}:{line.line}  {line.text}", "  ", limit=2)
+    if len(lines) > MOST_LINES:
+        yield f"  … and {len(lines) - MOST_LINES} more (--why lists all)"
+    if sure:
+        yield ""
 
 
 def _wrap(text: str, indent: str, limit: int | None = None) -> Iterable[str]:

@@ -49,6 +49,10 @@ def report(name: str, card: Card, taken: bool) -> list[str]:
         lines += [f"card: not taken; llm specdec update {name} --yes does"] if said else []
     lines += [f"card: left open: {disputed(entry)}" for entry in card.disagreements]
     lines += [f"card: rejects {f.setting} ({f.repo} README.md:{f.line})" for f in card.forbidden]
+    shown = sum(line.outcome == "shown" for line in card.lines)
+    if shown:
+        which = "a line is" if shown == 1 else f"{shown} lines are"
+        lines.append(f"card: {which} yours to read; llm specdec card {card.target} shows them")
     return lines + [
         f"card: {broken.repo} {broken.file} is unreadable: {broken.reason}"
         for broken in card.unreadable

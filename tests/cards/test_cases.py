@@ -139,7 +139,10 @@ def test_only_certain_values_may_be_taken(case):
 
 @NAMED
 def test_every_contradiction_is_reported(case):
-    found, expected = contradictions(card_of(case["id"]).to_dict()), contradictions(case["expected"])
+    found, expected = (
+        contradictions(card_of(case["id"]).to_dict()),
+        contradictions(case["expected"]),
+    )
     assert found <= expected
     opened = {about for settings in card_of(case["id"]).open.values() for about in settings}
     assert {setting for setting, _, _ in expected - found} <= opened
@@ -178,10 +181,15 @@ def report(path):
         for mode, setting, value in inventions(case):
             print(f"{name}: WRONG effective {mode} {setting} {value}")
         for kind, entry, is_shown in missed(case):
-            rules = {li.rule for li in card_of(name).lines if kind in PLACES and place(kind, entry) == (li.repo, li.line)}
+            rules = {
+                li.rule
+                for li in card_of(name).lines
+                if kind in PLACES and place(kind, entry) == (li.repo, li.line)
+            }
             print(f"{name}: {'shown' if is_shown else 'DROPPED'} {kind} {entry} {rules}")
         found, expected = contradictions(card_of(name).to_dict()), contradictions(case["expected"])
-        for d in found - expected: print(f"{name}: WRONG disagreement {d}")
+        for d in found - expected:
+            print(f"{name}: WRONG disagreement {d}")
         for line in noise(case):
             print(f"{name}: noise {line.line} {line.rule}: {line.text}")
         total["wrong"] += len(wrong(case)) + len(inventions(case))

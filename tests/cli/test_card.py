@@ -79,10 +79,39 @@ def test_json_carries_everything(model):
 
 
 def test_an_unclear_card_ends_in_its_lines(tmp_path):
-    (tmp_path / "README.md").write_text("# X\n\nRollouts were drawn at temperature 0.9.\n")
+    (tmp_path / "README.md").write_text("# X\n\nTemperature 0.9 also works.\n")
     result = run(tmp_path)
     assert "nothing sure: read it yourself, here are the lines" in result.output
-    assert "README.md:3  Rollouts were drawn at temperature 0.9." in result.output
+    assert "README.md:3  Temperature 0.9 also works." in result.output
+
+
+def test_a_clear_card_shows_what_it_did_not_take(model):
+    with (model / "README.md").open("a") as file:
+        file.write("\nWe recommend a low temperature if you must.\n")
+    assert (
+        "Read these lines yourself (not taken)\n"
+        "  README.md:8  A repetition penalty between 1.0 and 1.1 is fine.\n"
+        "  README.md:10  We recommend a low temperature if you must.\n"
+    ) in run(model).output
+
+
+def test_why_gives_every_line_and_its_rule(tmp_path):
+    (tmp_path / "README.md").write_text(
+        "# X\n\nWe recommend temperature 0.6.\n\nAll scores were measured at temperature 0.2.\n\n"
+        "Keep top-k out of harm's way.\n"
+    )
+    assert run(tmp_path, "--why").output.splitlines()[1:-1] == [
+        "  taken: name and figure",
+        "      README.md:3  We recommend temperature 0.6.",
+        "  set aside: benchmark",
+        "      README.md:5  All scores were measured at temperature 0.2.",
+        "  shown: advice in words",
+        "      README.md:7  Keep top-k out of harm's way.",
+    ]
+    lines = json.loads(run(tmp_path, "--json").output)["lines"]
+    assert [(line["line"], line["outcome"]) for line in lines] == [
+        (3, "taken"), (5, "set aside"), (7, "shown"),
+    ]  # fmt: skip
 
 
 def test_a_folder_without_a_card_is_no_error(tmp_path):
