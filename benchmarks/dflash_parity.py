@@ -22,13 +22,10 @@ from mlx_lm.tokenizer_utils import TokenizerWrapper
 from benchmarks import harness
 from fixtures import dflash_checkpoints as checkpoints
 from fixtures import zoo
+from llm_specdec.backends import Tokens
 from llm_specdec.drafters.dflash import drafter as dflash
 from llm_specdec.engine.drafter import Draw, Proposal
-from llm_specdec.engine.loop import Run
-from llm_specdec.engine.phases import PhaseTimer
-from llm_specdec.engine.policy import Fixed
-from llm_specdec.engine.request import Request
-from llm_specdec.engine.rollback import RollbackCache
+from llm_specdec.engine.session import Session, Weights
 from llm_specdec.engine.target import Target, load
 
 Round = tuple[list[int], list[int]]  # draft tokens, kept tokens
@@ -120,13 +117,12 @@ def our_rounds(
     prompt: list[int],
     max_tokens: int,
     block: int,
-    eos: frozenset[int],
+    ignore_eos: bool = False,
 ) -> list[Round]:
     noting: Any = Noting(drafter)
-    cache = RollbackCache(target.model, max_draft=block)
-    request = Request(prompt, max_tokens + block, eos)
-    run = Run(target, cache, noting, Fixed(block - 1), request, PhaseTimer())
-    kept = [tokens for tokens in run.tokens() if tokens]
+    session = Session(Weights(Path(), "dflash", Path()), target, noting)
+    stream = harness.ours(session, block - 1, ignore_eos=ignore_eos)(prompt, max_tokens + block)
+    kept = [list(event.ids) for event in stream if isinstance(event, Tokens)]
     return within(max_tokens, noting.drafts, kept[1:])
 
 
@@ -163,7 +159,7 @@ def smol(max_tokens: int, block: int, problems: list[str]) -> tuple[int, int]:
     same = total = 0
     for prompt in harness.prompts(["explain", "code", "prose", "copy", "long"]):
         ids = harness.rendered(target.tokenizer, prompt.text)[: window - max_tokens - 2 * block]
-        ours = our_rounds(target, drafter, ids, max_tokens, block, eos)
+        ours = our_rounds(target, drafter, ids, max_tokens, block)
         theirs = package_rounds(model, draft, ids, max_tokens, block, eos)
         found = compared(prompt.id, ours, theirs, problems)
         print(
@@ -205,10 +201,9 @@ def tiny_rounds(
     with tempfile.TemporaryDirectory() as place:
         folder = checkpoints.save(Path(place) / "drafter", raw, checkpoints.weights(raw))
         drafter, draft = dflash.load(folder, target), load_package_drafter(folder)
-    none: frozenset[int] = frozenset()
     return (
-        our_rounds(target, drafter, prompt, max_tokens, block, none),
-        package_rounds(other, draft, prompt, max_tokens, block, none),
+        our_rounds(target, drafter, prompt, max_tokens, block, ignore_eos=True),
+        package_rounds(other, draft, prompt, max_tokens, block, frozenset()),
     )
 
 

@@ -14,19 +14,18 @@ Both without a name.
 import argparse
 import statistics
 import time
-from collections.abc import Iterator
 
 import dflash.model_mlx as package
 import mlx.core as mx
 
 from benchmarks import harness
 from benchmarks.dflash_parity import Silent, load_package_drafter
-from benchmarks.harness import Engine, interleaved, ours, prompts, rate, rendered
+from benchmarks.harness import Engine, Stream, interleaved, ours, prompts, rate, rendered
 from benchmarks.peers import peer_model
+from llm_specdec.backends import Tokens
 from llm_specdec.drafters.dflash import drafter as dflash
 from llm_specdec.drafters.dflash.drafter import DFlashDrafter
 from llm_specdec.engine import session
-from llm_specdec.engine.request import RunStats
 from llm_specdec.engine.session import Session, Weights
 
 
@@ -36,11 +35,11 @@ def package_engine(block: int) -> Engine:
     draft = load_package_drafter(harness.models() / "drafters" / "dflash2")
     eos = frozenset(loaded.tokenizer.eos_token_ids)
 
-    def engine(prompt: list[int], max_tokens: int) -> tuple[Iterator[list[int]], RunStats | None]:
+    def engine(prompt: list[int], max_tokens: int) -> Stream:
         answers = package.stream_generate(
             model, draft, Silent(eos), mx.array(prompt), block, max_tokens
         )
-        return (answer.tokens for answer in answers if answer.tokens), None
+        return (Tokens(answer.tokens) for answer in answers if answer.tokens)
 
     return engine
 
@@ -86,8 +85,8 @@ def bits(args: argparse.Namespace) -> None:
             runs = interleaved(engines, ids, args.max_tokens, args.runs)
             ratios.append(rate(runs["dflash"]) / rate(runs["none"]))
             for run in runs["dflash"]:
-                assert run.stats is not None
-                accepted, drafted = accepted + run.stats.accepted, drafted + run.stats.drafted
+                accepted += run.outcome.accepted
+                drafted += run.outcome.drafted
         print(
             f"{width or 'own':>4}  {megabytes:>10.1f}  {accepted / drafted:>19.3f}  "
             f"{statistics.median(ratios):>13.3f}",

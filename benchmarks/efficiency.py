@@ -14,12 +14,12 @@ and efficiency = measured ÷ ideal. What is missing to 1 is rollback, bookkeepin
 import argparse
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.harness import Engine, Timed, interleaved, ours, prompts, rate, rendered, smol
+from benchmarks.harness import Timed, interleaved, ours, prompts, rate, rendered, smol
+from llm_specdec.backends import Result
 from llm_specdec.engine.phases import PhaseTimer
-from llm_specdec.engine.request import Request, RunStats
 from llm_specdec.engine.session import Session
 
 FOLDERS = {"mtp": "smollm2-mtp"}
@@ -45,38 +45,19 @@ class Row:
         return (1 + self.accepted) / (self.verify + self.draft)
 
 
-def synchronised(loaded: Session, draft_tokens: int, split: list[tuple[float, float]]) -> Engine:
-    """Ours, noting the mean seconds of a draft and of a verify pass of each run."""
-    eos = frozenset(loaded.tokenizer.eos_token_ids)
-
-    def engine(prompt: list[int], max_tokens: int) -> tuple[Iterator[list[int]], RunStats]:
-        timer = Synchronised()
-        run = loaded.run(Request(prompt, max_tokens, eos), timer, draft_tokens)
-
-        def tokens() -> Iterator[list[int]]:
-            yield from run.tokens()
-            phases, rounds = timer.phases(), run.stats.rounds
-            drafts = rounds - run.stats.lengths[0]
-            split.append((phases["draft"] / drafts, phases["verify"] / rounds))
-
-        return tokens(), run.stats
-
-    return engine
-
-
 def measured(
     sessions: Sequence[Session], k: int, ids: list[int], max_tokens: int, runs: int
 ) -> tuple[Row, bool]:
     """sessions: the plain one, one that drafts, and one that drafts with every round split."""
     plain, drafting, split_up = sessions
-    split: list[tuple[float, float]] = []
     engines = {
         "none": ours(plain),
         "drafting": ours(drafting, k),
-        "synchronised": synchronised(split_up, k, split),
+        "synchronised": ours(split_up, k, timer=Synchronised),
     }
     found = interleaved(engines, ids, max_tokens, runs)
     step = 1 / rate(found["none"])
+    split = [_split(run) for run in found["synchronised"]]
     draft, verify = (statistics.median(column) for column in zip(*split, strict=True))
     row = Row(
         accepted=_accepted(found["drafting"]),
@@ -87,9 +68,16 @@ def measured(
     return row, found["none"][0].tokens == found["drafting"][0].tokens
 
 
+def _split(run: Timed) -> tuple[float, float]:
+    """Mean seconds of a draft and of a verify pass."""
+    result = run.outcome
+    assert isinstance(result, Result)
+    phases, drafts = result.phases_ms, result.rounds - result.by_length[0]
+    return phases["draft"] / 1000 / drafts, phases["verify"] / 1000 / result.rounds
+
+
 def _accepted(runs: Sequence[Timed]) -> float:
-    tallies = [run.stats for run in runs if run.stats is not None]
-    return sum(t.accepted for t in tallies) / sum(t.rounds for t in tallies)
+    return sum(run.outcome.accepted for run in runs) / sum(run.outcome.rounds for run in runs)
 
 
 def mean(rows: Sequence[Row]) -> Row:

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from benchmarks import harness
 from benchmarks.efficiency import FOLDERS
 from benchmarks.harness import prompts
-from llm_specdec.engine.phases import PhaseTimer
-from llm_specdec.engine.request import Request
 from llm_specdec.engine.session import Session
 
 
@@ -42,18 +40,15 @@ def prompt_of(tokenizer: object, length: int) -> list[int]:
 
 
 def decoded(loaded: Session, draft_tokens: int, prompt: list[int], max_tokens: int) -> Row:
-    timer = PhaseTimer()
-    run = loaded.run(Request(prompt, max_tokens), timer, draft_tokens)
-    for _ in run.tokens():
-        pass
-    phases, rounds = timer.phases(), run.stats.rounds
+    engine = harness.ours(loaded, draft_tokens, ignore_eos=True)
+    result = harness.completed(engine, prompt, max_tokens)
+    phases, rounds = result.phases_ms, result.rounds
     host = phases["replay"] + phases["commit"] + phases["other"]
-    assert timer.ttft is not None
     return Row(
-        rate=(max_tokens - 1) / (timer.wall - timer.ttft),
-        draft=1000 * phases["draft"] / rounds,
-        verify=1000 * phases["verify"] / rounds,
-        host=1000 * host / rounds,
+        rate=1000 * (max_tokens - 1) / (result.wall_ms - result.ttft_ms),
+        draft=phases["draft"] / rounds,
+        verify=phases["verify"] / rounds,
+        host=host / rounds,
     )
 
 

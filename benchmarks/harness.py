@@ -6,20 +6,21 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 
 from fixtures.build import build, default_folder
+from llm_specdec.backends import Plan, Request, Result, Tokens, local, plan
 from llm_specdec.drafters.common import language_model
 from llm_specdec.drafters.table import KINDS
 from llm_specdec.engine.costs import Costs
 from llm_specdec.engine.phases import PhaseTimer
-from llm_specdec.engine.request import Request, RunStats
-from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.engine.session import Session, Weights
+from llm_specdec.pairings.registry import Pairing
+from llm_specdec.settings import resolve
 
 TURN = 16  # tokens
 CASES = Path(__file__).parent.parent / "fixtures" / "cases" / "prompts.jsonl"
@@ -34,12 +35,22 @@ class Prompt:
 
 
 @dataclass(frozen=True)
+class Counts:
+    """What a peer tells of its rounds."""
+
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+
+
+@dataclass(frozen=True)
 class Timed:
-    """Token ids of a run and the seconds that all but the first of them took."""
+    """Token ids of a run, the seconds that all but the first of them took, and what the run
+    says of itself; a peer may say nothing."""
 
     tokens: list[int]
     seconds: float
-    stats: RunStats | None = None
+    outcome: Result | Counts = Counts()
 
     @property
     def decode_tps(self) -> float:
@@ -47,9 +58,9 @@ class Timed:
         return (len(self.tokens) - 1) / self.seconds
 
 
-# Token ids as they come; ours also leaves its stats.
-Stream = Iterator[list[int]]
-Engine = Callable[[list[int], int], tuple[Stream, RunStats | None]]
+# Token ids as they come, and in the end what the run says of itself.
+Stream = Iterator[Tokens | Result | Counts]
+Engine = Callable[[list[int], int], Stream]
 
 
 def prompts(kinds: Sequence[str]) -> list[Prompt]:
@@ -84,22 +95,37 @@ def rendered(tokenizer: Any, text: str) -> list[int]:
     return list(tokenizer.apply_chat_template(message, add_generation_prompt=True))
 
 
+def plan_of(loaded: Session, **settings: Any) -> Plan:
+    """The plan of runs over these weights, under settings as for `-o`."""
+    weights = loaded.weights
+    drafter = str(weights.drafter or weights.kind)
+    pairing = Pairing("benchmark", str(weights.target), drafter, weights.kind)
+    return plan(pairing, None, resolve(pairing, options=settings))
+
+
 def ours(
     loaded: Session,
     draft_tokens: int | str = "auto",
-    sampling: Sampling | None = None,
     costs: Costs | None = None,
+    timer: Callable[[], PhaseTimer] = PhaseTimer,
+    ignore_eos: bool = False,
+    **settings: Any,
 ) -> Engine:
     """Each call has a seed of its own, so that sampled runs are not one run repeated."""
-    eos = frozenset(loaded.tokenizer.eos_token_ids)
-    seeds = itertools.count()
+    ready, seeds = plan_of(loaded, draft_tokens=draft_tokens, **settings), itertools.count()
 
-    def engine(prompt: list[int], max_tokens: int) -> tuple[Stream, RunStats | None]:
-        request = Request(prompt, max_tokens, eos, sampling or Sampling(), next(seeds))
-        run = loaded.run(request, PhaseTimer(), draft_tokens, costs=costs)
-        return run.tokens(), run.stats
+    def engine(prompt: list[int], max_tokens: int) -> Stream:
+        request = Request(tokens=prompt, max_tokens=max_tokens, ignore_eos=ignore_eos)
+        seeded = replace(ready, seed=next(seeds))
+        events = local.decode(local.Loaded(loaded, costs), seeded, request, timer())
+        return (event for event in events if isinstance(event, Tokens | Result))
 
     return engine
+
+
+def completed(engine: Engine, prompt: list[int], max_tokens: int) -> Result:
+    """The result of one run of ours."""
+    return next(event for event in engine(prompt, max_tokens) if isinstance(event, Result))
 
 
 class Paced:
@@ -107,8 +133,9 @@ class Paced:
     do for it, so that a pass launched ahead is paid for by the run it belongs to."""
 
     def __init__(self, engine: Engine, prompt: list[int], max_tokens: int) -> None:
-        self._stream, self._stats = engine(prompt, max_tokens)
+        self._stream = engine(prompt, max_tokens)
         self._tokens: list[int] = []
+        self._outcome: Result | Counts = Counts()
         self._seconds = 0.0
         self.done = False
         self._read(1)
@@ -122,14 +149,17 @@ class Paced:
         self._settle()
 
     def result(self) -> Timed:
-        return Timed(self._tokens, self._seconds, self._stats)
+        return Timed(self._tokens, self._seconds, self._outcome)
 
     def _read(self, least: int) -> None:
         wanted = len(self._tokens) + least
         while len(self._tokens) < wanted and not self.done:
-            batch = next(self._stream, None)
-            self._tokens += batch or []
-            self.done = batch is None
+            event = next(self._stream, None)
+            if isinstance(event, Tokens):
+                self._tokens += event.ids
+            elif event is not None:
+                self._outcome = event
+            self.done = event is None
 
     def _settle(self) -> None:
         start = time.perf_counter()

@@ -36,7 +36,7 @@ from llm_specdec.engine.target import Target
 
 KINDS = ("none", "lookup", "model", "mtp", "dflash")
 LEADS = ("", "Answer briefly. ", "Answer as a numbered list. ", "Answer like a teacher. ")
-PENALTY = Sampling(repetition_penalty=1.15)
+PENALTY = 1.15
 
 
 def zoo_parity(args: argparse.Namespace) -> bool:
@@ -86,8 +86,7 @@ def real(args: argparse.Namespace) -> bool:
         same = broken = drafted = accepted = 0
         for i, (prompt, plain) in enumerate(zip(ids, expected, strict=True)):
             run = harness.timed(harness.ours(loaded), prompt, args.tokens)
-            assert run.stats is not None
-            drafted, accepted = drafted + run.stats.drafted, accepted + run.stats.accepted
+            drafted, accepted = drafted + run.outcome.drafted, accepted + run.outcome.accepted
             if sha256(run.tokens) == sha256(plain):
                 same += 1
                 continue
@@ -125,13 +124,14 @@ def penalties(args: argparse.Namespace) -> bool:
         for sampler in (DraftSampler, Untransformed):
             with patch.object(loop, "DraftSampler", sampler):
                 runs = [
-                    harness.timed(harness.ours(loaded, sampling=PENALTY), prompt, args.tokens)
+                    harness.timed(
+                        harness.ours(loaded, repetition_penalty=PENALTY), prompt, args.tokens
+                    )
                     for text in real_prompts(12)
                     for prompt in [harness.rendered(loaded.tokenizer, text)]
                 ]
-            tallies = [run.stats for run in runs if run.stats]
-            accepted = sum(t.accepted for t in tallies)
-            drafted = sum(t.drafted for t in tallies)
+            accepted = sum(run.outcome.accepted for run in runs)
+            drafted = sum(run.outcome.drafted for run in runs)
             cells.append(f"{accepted / drafted:.3f} ({accepted} of {drafted})")
             texts.append([run.tokens for run in runs])
         same = same and texts[0] == texts[1]
@@ -159,7 +159,10 @@ def costs(args: argparse.Namespace) -> bool:
     def judge(sampling: Sampling) -> None:
         mx.eval(mx.argmax(logits_processors.penalise(rows, history, drafts, sampling), axis=-1))
 
-    neutral, penalised = partial(judge, Sampling()), partial(judge, PENALTY)
+    neutral, penalised = (
+        partial(judge, Sampling()),
+        partial(judge, Sampling(repetition_penalty=PENALTY)),
+    )
     whole, plain, changed = seconds([verify, neutral, penalised])
     cost = changed - plain
     print(

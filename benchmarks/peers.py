@@ -20,13 +20,23 @@ from mlx_lm import load, stream_generate
 from mlx_lm.sample_utils import make_sampler
 
 from benchmarks import harness
-from benchmarks.harness import Engine, Prompt, Timed, interleaved, ours, prompts, rate, rendered
-from llm_specdec.engine.request import RunStats
-from llm_specdec.engine.sampling.logits_processors import Sampling
+from benchmarks.harness import (
+    Counts,
+    Engine,
+    Prompt,
+    Stream,
+    Timed,
+    interleaved,
+    ours,
+    prompts,
+    rate,
+    rendered,
+)
+from llm_specdec.backends import Tokens
 from llm_specdec.engine.session import Session
 from llm_specdec.engine.target import Target
 
-HOT = Sampling(temperature=0.8)
+HOT = 0.8  # temperature
 
 
 def peer_model(folder: str, ours: Target) -> Any:
@@ -44,24 +54,20 @@ def mlx_lm_engine(draft: bool = False, k: int = 2, temperature: float = 0.0) -> 
         small = harness.smol("model").drafter._model  # type: ignore[union-attr]
         more |= {"draft_model": peer_model("drafters/model", small)[0], "num_draft_tokens": k}
 
-    def engine(prompt: list[int], max_tokens: int) -> tuple[Any, RunStats]:
-        stats = RunStats()
-
-        def tokens() -> Any:
-            for answer in stream_generate(model, tokenizer, prompt, max_tokens=max_tokens, **more):
-                stats.accepted += answer.from_draft
-                stats.rounds += not answer.from_draft
-                yield [answer.token]
-            stats.drafted = k * stats.rounds if draft else 0
-
-        return tokens(), stats
+    def engine(prompt: list[int], max_tokens: int) -> Stream:
+        accepted = rounds = 0
+        for answer in stream_generate(model, tokenizer, prompt, max_tokens=max_tokens, **more):
+            accepted += answer.from_draft
+            rounds += not answer.from_draft
+            yield Tokens([answer.token])
+        yield Counts(rounds, k * rounds if draft else 0, accepted)
 
     return engine
 
 
-def auto(kind: str, sampling: Sampling | None = None) -> Engine:
+def auto(kind: str, temperature: float = 0.0) -> Engine:
     loaded = harness.smol(kind)
-    return ours(loaded, "auto", sampling, costs_of(loaded))
+    return ours(loaded, "auto", costs_of(loaded), temperature=temperature)
 
 
 @functools.cache
@@ -80,8 +86,8 @@ def engines(suite: str, lengths: Sequence[int]) -> dict[str, Engine]:
         peers = {f"mlx-lm {k}": mlx_lm_engine(True, k) for k in lengths}
         return {"ours": auto("model"), "none": plain, **peers}
     if suite == "sampled":
-        peers = {f"mlx-lm {k}": mlx_lm_engine(True, k, 0.8) for k in lengths}
-        same = {f"ours {k}": ours(harness.smol("model"), k, HOT) for k in lengths[:2]}
+        peers = {f"mlx-lm {k}": mlx_lm_engine(True, k, HOT) for k in lengths}
+        same = {f"ours {k}": ours(harness.smol("model"), k, temperature=HOT) for k in lengths[:2]}
         return {"ours": auto("model", HOT), **same, **peers}
     from benchmarks.dflash_speed import package_engine
 
@@ -118,8 +124,8 @@ def verdicts(suite: str, runs: Runs) -> None:
         mark = "  ← the peer's best" if name == best and len(peers) > 1 else ""
         print(f"{suite}: ours ÷ {name} = {ratio[name]:.3f}{mark}")
     for name in ["ours", *names]:
-        tallies = [run.stats for found in runs.values() for run in found[name] if run.stats]
-        kept, drafted = sum(t.accepted for t in tallies), sum(t.drafted for t in tallies)
+        outcomes = [run.outcome for found in runs.values() for run in found[name]]
+        kept, drafted = sum(o.accepted for o in outcomes), sum(o.drafted for o in outcomes)
         if drafted:
             print(f"  accepted of drafted, {name}: {kept}/{drafted} = {kept / drafted:.3f}")
 

@@ -15,16 +15,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import mlx.core as mx
 
-from benchmarks.harness import rendered, smol
+from benchmarks.harness import plan_of, rendered, smol
+from llm_specdec.backends import Event, Request, Result, local
 from llm_specdec.bench.prompts import built_in
-from llm_specdec.engine.phases import PhaseTimer
-from llm_specdec.engine.request import Request
 from llm_specdec.engine.session import Session
 from llm_specdec.engine.states import Entry
 from llm_specdec.prefix_cache.disk import DiskTier
@@ -63,14 +62,21 @@ def disk_tier(folder: Path) -> DiskTier:
 
 
 def first_token(
-    loaded: Session, prompt: list[int], prefix_cache: PrefixCache | None = None, tokens: int = 1
-) -> tuple[First, list[Entry]]:
-    timer = PhaseTimer()
-    run = loaded.run(Request(prompt, tokens), timer, 0, prefix_cache=prefix_cache)
-    for _ in run.tokens():
-        pass
-    assert timer.ttft is not None
-    return First(timer.ttft, timer.phases()["restore"], run.cached), run.entries()
+    loaded: Session, prompt: list[int], prefix_cache: PrefixCache | None = None
+) -> First:
+    run = _decoded(loaded, prompt, prefix_cache, max_tokens=1)
+    result = next(event for event in run if isinstance(event, Result))
+    ttft, restore = result.ttft_ms / 1000, result.phases_ms["restore"] / 1000
+    return First(ttft, restore, result.cached_tokens)
+
+
+def _decoded(
+    loaded: Session, prompt: list[int], prefix_cache: PrefixCache | None, max_tokens: int
+) -> Iterator[Event]:
+    """A run; iterated to its end, what it leaves is kept, on disk too."""
+    plan = replace(plan_of(loaded, draft_tokens=1), keeps_on_disk=True)
+    request = Request(tokens=prompt, max_tokens=max_tokens, ignore_eos=True)
+    return local.decode(local.Loaded(loaded, prefix_cache=prefix_cache), plan, request)
 
 
 def from_disk(lane: str, folder: Path, tokens: int) -> First:
@@ -85,7 +91,7 @@ def from_disk(lane: str, folder: Path, tokens: int) -> First:
 def child(lane: str, folder: Path, tokens: int) -> None:
     loaded = session_for(lane)
     prompt, key = prompt_for(loaded, tokens), key_of(loaded, None)
-    found, _ = first_token(loaded, prompt, PrefixCache(key, RamTier(1 << 34), disk_tier(folder)))
+    found = first_token(loaded, prompt, PrefixCache(key, RamTier(1 << 34), disk_tier(folder)))
     print(json.dumps(found.__dict__))
 
 
@@ -96,21 +102,22 @@ def by_lane(folder: Path, runs: int, tokens: int) -> Entry:
         loaded = session_for(lane)
         prompt, key = prompt_for(loaded, tokens), key_of(loaded, None)
         hot = PrefixCache(key, RamTier(1 << 34), disk_tier(folder))
-        _, entries = first_token(loaded, prompt, hot, tokens=8)  # also warms up the device
-        hot.keep(entries)
-        hot.store(entries)
+        list(_decoded(loaded, prompt, hot, max_tokens=8))  # also warms up the device
+        found = hot.longest(prompt)
+        assert found is not None
+        entry = found.entry
         cold, warm, disk = [], [], []
         for _ in range(runs):
-            cold.append(first_token(loaded, prompt)[0])
-            warm.append(first_token(loaded, prompt, hot)[0])
+            cold.append(first_token(loaded, prompt))
+            warm.append(first_token(loaded, prompt, hot))
             disk.append(from_disk(lane, folder, tokens))
-        a, b, c = (statistics.median(one.ttft for one in found) for found in (cold, warm, disk))
+        a, b, c = (statistics.median(one.ttft for one in firsts) for firsts in (cold, warm, disk))
         assert all(one.cached == len(prompt) - 1 for one in (*warm, *disk))
         print(
             f"{lane:8} {a:7.3f} {b:8.3f} {b / a:7.3f} {c:8.3f} {c / a:7.3f}"
-            f" {warm[0].cached:14} {entries[-1].nbytes / 1e6:11.1f} MB"
+            f" {warm[0].cached:14} {entry.nbytes / 1e6:11.1f} MB"
         )
-    return entries[-1]
+    return entry
 
 
 def sized(entry: Entry, positions: int) -> Entry:

@@ -22,9 +22,8 @@ from unittest.mock import patch
 from benchmarks import harness
 from benchmarks.parity import session
 from fixtures import schema_runs
-from llm_specdec.constraints import masks, schemas
-from llm_specdec.engine.phases import PhaseTimer
-from llm_specdec.engine.request import Request, RunStats
+from llm_specdec.backends import Request, Result, Tokens, local
+from llm_specdec.constraints import masks
 
 PERSON: dict[str, Any] = {
     "type": "object",
@@ -55,10 +54,10 @@ class Sum:
     masks: float = 0.0
     broken: list[str] = field(default_factory=list)
 
-    def add(self, stats: RunStats, seconds: float) -> None:
-        self.tokens += len(stats.completion)
-        self.drafted += stats.drafted
-        self.accepted += stats.accepted
+    def add(self, tokens: int, drafted: int, accepted: int, seconds: float) -> None:
+        self.tokens += tokens
+        self.drafted += drafted
+        self.accepted += accepted
         self.seconds += seconds
 
     @property
@@ -98,7 +97,8 @@ def random_schemas(args: argparse.Namespace) -> bool:
                 clock, start = Clock(), time.perf_counter()
                 with patch.object(masks, "row", clock):
                     written = schema_runs.write(lane, asked, most)
-                sums[lane].add(written.stats, time.perf_counter() - start)
+                seconds, stats = time.perf_counter() - start, written.stats
+                sums[lane].add(len(written.tokens), stats.drafted, stats.accepted, seconds)
                 sums[lane].masks += clock.seconds
                 if asked is None:
                     continue
@@ -125,30 +125,27 @@ def real(args: argparse.Namespace) -> bool:
     held = {lane: Sum() for lane in schema_runs.LANES}
     free = {lane: Sum() for lane in schema_runs.LANES}
     texts: dict[str, list[int]] = {}
-    grammar = schemas.grammar(PERSON)
     heading()
     for lane in schema_runs.LANES:
         loaded = session(lane)
+        plan = harness.plan_of(loaded, draft_tokens=args.draft_tokens)
         loaded.token_table  # noqa: B018  read once a process, not in a run
         for n, text in enumerate(TEXTS[: args.texts]):
             prompt = harness.rendered(loaded.tokenizer, text)
-            eos = frozenset(loaded.tokenizer.eos_token_ids)
             for sums in (held, free)[:: 1 if n % 2 else -1]:
-                kept = loaded.constraint(grammar, args.tokens) if sums is held else None
-                request = Request(prompt, args.tokens, eos, constraints=[kept] if kept else [])
-                run, clock = loaded.run(request, PhaseTimer(), args.draft_tokens), Clock()
-                stream = run.tokens()
-                while not next(stream):  # until the prompt is read
-                    pass
+                schema, clock = PERSON if sums is held else None, Clock()
+                request = Request(tokens=prompt, max_tokens=args.tokens, schema=schema)
+                events = local.decode(local.Loaded(loaded), plan, request)
+                next(event for event in events if isinstance(event, Tokens))  # the prompt is read
                 start = time.perf_counter()
                 with patch.object(masks, "row", clock):
-                    for _ in stream:
-                        pass
-                sums[lane].add(run.stats, time.perf_counter() - start)
+                    run = next(event for event in events if isinstance(event, Result))
+                seconds, ids = time.perf_counter() - start, list(run.completion_ids)
+                sums[lane].add(len(ids), run.drafted, run.accepted, seconds)
                 sums[lane].masks += clock.seconds
-                if kept and not kept.complete:
+                if run.constraint and not run.constraint["complete"]:
                     held[lane].broken.append(f"{text}: not whole")
-                if kept and texts.setdefault(text, run.stats.completion) != run.stats.completion:
+                if run.constraint and texts.setdefault(text, ids) != ids:
                     held[lane].broken.append(f"{text}: not the undrafted text")
         line(lane, held[lane], free[lane])
     return sound(held)
