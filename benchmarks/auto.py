@@ -60,7 +60,7 @@ def row(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     lanes = ["mtp", "dflash", "model", "lookup", "adversary"]
-    parser.add_argument("lanes", nargs="*", choices=lanes, default=lanes)
+    parser.add_argument("lanes", nargs="*", choices=[*lanes, []], metavar="lane")
     parser.add_argument("--lengths", type=int, nargs="+", default=[1, 2, 3, 4])
     parser.add_argument("--classes", nargs="+", default=["explain", "code"])
     parser.add_argument("--prompts", type=int, default=2, help="prompts of each class")
@@ -71,7 +71,7 @@ def main() -> None:
     heads = "".join(f"{k:>7}" for k in args.lengths)
     print(f"lane       class   {heads}   auto  auto ÷ best  worst  text")
     tokenizer = smol().tokenizer
-    for lane in args.lanes:
+    for lane in args.lanes or lanes:
         lane_engines = engines(lane, args.lengths)
         for kind in args.classes:
             rows, equal = [], True

@@ -107,7 +107,8 @@ def quantised(width: int | None) -> tuple[Session, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("suites", nargs="*", choices=["peer", "bits"], default=["peer", "bits"])
+    suites = {"peer": peer, "bits": bits}
+    parser.add_argument("suites", nargs="*", choices=[*suites, []], metavar="suite")
     parser.add_argument("--block", type=int, nargs="+", default=[4, 8])
     parser.add_argument("--classes", nargs="+", default=["explain", "code", "prose"])
     parser.add_argument("--prompts", type=int, default=2, help="prompts of each class")
@@ -115,8 +116,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     args = parser.parse_args()
     print(time.strftime("%Y-%m-%d"))
-    for name in args.suites:
-        {"peer": peer, "bits": bits}[name](args)
+    for name in args.suites or suites:
+        suites[name](args)
 
 
 if __name__ == "__main__":

@@ -133,7 +133,7 @@ def verdicts(suite: str, runs: Runs) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     suites = ["none", "model", "sampled", "dflash", "lookup"]
-    parser.add_argument("suites", nargs="*", choices=suites, default=suites)
+    parser.add_argument("suites", nargs="*", choices=[*suites, []], metavar="suite")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--max-tokens", type=int, default=96)
     parser.add_argument("--prompts", type=int, default=2, help="prompts of each class")
@@ -141,7 +141,7 @@ def main() -> None:
     args = parser.parse_args()
     mixed = [p for kind in ("explain", "code") for p in prompts([kind])[: args.prompts]]
     print(time.strftime("%Y-%m-%d"))
-    for suite in args.suites:
+    for suite in args.suites or suites:
         chosen = prompts(["copy"])[: args.prompts] if suite == "lookup" else mixed
         greedy = suite != "sampled"
         verdicts(suite, measured(chosen, engines(suite, args.lengths), args, greedy))
