@@ -17,6 +17,7 @@ import mlx.core as mx
 
 from benchmarks.efficiency import FOLDERS
 from benchmarks.harness import Engine, interleaved, ours, prompts, rate, rendered, smol
+from llm_specdec.backends.local import sessions
 from llm_specdec.drafters.mtp.drafter import MTPDrafter
 from llm_specdec.engine.drafter import Draw, Proposal
 from llm_specdec.engine.session import Session, Weights
@@ -37,7 +38,7 @@ def session(lane: str) -> Session:
     head = loaded.drafter
     assert isinstance(head, MTPDrafter)
     adversary = Adversary(head.head, head.target, head.taps[0])
-    return Session(Weights(loaded.weights.target, "mtp"), loaded.target, adversary)
+    return sessions.joined(Weights(loaded.weights.target, "mtp"), loaded.target, adversary)
 
 
 def engines(lane: str, lengths: Sequence[int]) -> dict[str, Engine]:

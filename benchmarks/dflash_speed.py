@@ -23,9 +23,9 @@ from benchmarks.dflash_parity import Silent, load_package_drafter
 from benchmarks.harness import Engine, Stream, interleaved, ours, prompts, rate, rendered
 from benchmarks.peers import peer_model
 from llm_specdec.backends import Tokens
+from llm_specdec.backends.local import sessions
 from llm_specdec.drafters.dflash import drafter as dflash
 from llm_specdec.drafters.dflash.drafter import DFlashDrafter
-from llm_specdec.engine import session
 from llm_specdec.engine.session import Session, Weights
 
 
@@ -46,7 +46,7 @@ def package_engine(block: int) -> Engine:
 
 def peer(args: argparse.Namespace) -> None:
     loaded = harness.smol("dflash")
-    same = Session(loaded.weights, loaded.target, whole(loaded))
+    same = sessions.joined(loaded.weights, loaded.target, whole(loaded))
     print("class      block  same ÷ package  ours ÷ package  text")
     for block in args.block:
         engines = {
@@ -100,7 +100,7 @@ def quantised(width: int | None) -> tuple[Session, float]:
     drafter = folder / "drafters" / "dflash2"
     harness.smol()
     before = mx.get_active_memory()
-    loaded = session.load(Weights(folder / "smollm2", "dflash", drafter, width, 64))
+    loaded = sessions.load(Weights(folder / "smollm2", "dflash", drafter, width, 64))
     loaded.target.model.update(harness.arrays())
     return loaded, (mx.get_active_memory() - before) / 1e6
 

@@ -14,6 +14,7 @@ import mlx.core as mx
 
 from fixtures.build import build, default_folder
 from llm_specdec.backends import Plan, Request, Result, Tokens, local, plan
+from llm_specdec.backends.local import sessions
 from llm_specdec.drafters.common import language_model
 from llm_specdec.drafters.table import KINDS
 from llm_specdec.engine.costs import Costs
@@ -82,7 +83,7 @@ def smol(kind: str = "none", folder: str = "smollm2") -> Session:
     weights = Weights(models() / folder, kind, drafter)
     target = language_model.load(weights.target)
     target.model.update(arrays())
-    return Session(weights, target, KINDS[kind].load(weights, target))
+    return sessions.joined(weights, target, KINDS[kind].load(weights, target))
 
 
 @functools.cache

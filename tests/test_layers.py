@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -9,10 +11,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "llm_specdec"
 MLX = {"mlx", "mlx_lm", "transformers", "tokenizers"}
 NOT_THE_ENGINES = {"llm", "click", "sqlite3", "tomllib", "tomlkit", "huggingface_hub"}
+TENSORS = r"drafters/\w+/(?!__init__$)"  # whatever lies beside a face, see drafters/__init__.py
+DRAFTERS = ROOT / "fixtures" / "drafters"
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
-
-# Being undone: a session still loads its drafter itself.
-UPWARDS = {("engine", "drafters")}
 
 
 @cache
@@ -26,9 +27,9 @@ def units():
 
 @cache
 def imports():
-    """(importing unit, imported name, whether inside a function) of all but those for types."""
+    """(importing module, imported name, whether inside a function) of all but those for types."""
     return [
-        (path.relative_to(PACKAGE).parts[0].removesuffix(".py"), name, inside)
+        (path.relative_to(PACKAGE).as_posix().removesuffix(".py"), name, inside)
         for path in sorted(PACKAGE.rglob("*.py"))
         for name, inside in _imports(ast.parse(path.read_text()), False)
     ]
@@ -50,7 +51,8 @@ def _imports(node, inside):
 
 def within():
     """(importing unit, imported unit, inside a function) across the package's own units."""
-    for unit, name, inside in imports():
+    for module, name, inside in imports():
+        unit = module.partition("/")[0]
         package, _, rest = name.partition(".")
         other = rest.partition(".")[0]
         if package == PACKAGE.name and other not in (unit, "__version__"):
@@ -58,8 +60,8 @@ def within():
 
 
 def outside():
-    for unit, name, _ in imports():
-        yield unit, name.partition(".")[0]
+    for module, name, _ in imports():
+        yield module.partition("/")[0], name.partition(".")[0]
 
 
 def test_the_map_names_every_module():
@@ -69,20 +71,40 @@ def test_the_map_names_every_module():
 
 def test_imports_point_down():
     place = {unit: i for i, unit in enumerate(units())}
-    up = {(unit, other, inside) for unit, other, inside in within() if place[unit] > place[other]}
-    assert {(unit, other) for unit, other, _ in up} == UPWARDS
+    assert [(unit, other) for unit, other, _ in within() if place[unit] > place[other]] == []
 
 
-def test_the_engine_alone_imports_mlx():
-    assert {unit for unit, name in outside() if name in MLX} == {"engine", "drafters"}
+def test_mlx_is_imported_by_the_engine_and_by_the_tensors_of_drafters():
+    found = {module for module, name, _ in imports() if name.partition(".")[0] in MLX}
+    assert [module for module in found if not re.match(rf"engine/|{TENSORS}", module)] == []
 
 
 def test_the_engine_is_imported_only_once_something_runs():
-    assert {unit for unit, other, inside in within() if other == "engine" and not inside} == {
-        "backends",  # its part `local`, which is imported inside functions: see test_startup.py
-        "drafters",
-        "prefix_cache",
+    """`backends/local` is imported inside functions: see test_startup.py."""
+    runs = re.compile(rf"engine/|backends/local/|prefix_cache/|{TENSORS}")
+    engine = f"{PACKAGE.name}.engine"
+    found = {
+        module
+        for module, name, inside in imports()
+        if not inside and f"{name}.".startswith(f"{engine}.")
     }
+    assert [module for module in found if not runs.match(module)] == []
+
+
+def test_the_faces_of_drafters_load_no_engine():
+    """Recognising, fitting and pricing a drafter is done without the tensors beside its face."""
+    code = f"""
+import sys
+from pathlib import Path
+from llm_specdec.drafters import fit, recognise
+read = [recognise.read(Path({str(DRAFTERS)!r}, name)) for name in ("dflash2", "mtp", "model")]
+for drafter in read:
+    fit.mismatches(read[-1], drafter), fit.draft_cost(read[-1], drafter)
+heavy = {sorted(MLX)!r}
+print([n for n in sys.modules if n.split(".")[0] in heavy or n.startswith("llm_specdec.engine")])
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
 
 
 def test_the_engine_knows_nothing_of_llm_of_the_settings_file_and_of_the_log():

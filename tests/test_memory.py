@@ -84,7 +84,9 @@ def test_a_prompt_that_cannot_fit_is_refused_before_weights_are_loaded(
     registry = f'[pairings.tiny]\ntarget = "{zoo.write("llama", tmp_path / "target")}"\n'
     (llm_user / "specdec" / "specdec.toml").write_text(registry)
     monkeypatch.setattr(memory, "budget", lambda *_: memory.Budget(2000, "free memory"))
-    monkeypatch.setattr("llm_specdec.engine.session.load", lambda weights: pytest.fail("loaded"))
+    monkeypatch.setattr(
+        "llm_specdec.backends.local.sessions.load", lambda weights: pytest.fail("loaded")
+    )
     model = llm.get_model("tiny")
     with pytest.raises(llm.ModelError, match=r"\d{3} tokens need .* and free memory is 2 KB"):
         model.prompt("w1 " * 100, max_tokens=300).text()

@@ -138,9 +138,11 @@ def head_findings(chosen: Choice) -> dict[str, Any]:
     try:
         need = memory.estimate(read(folder), None, tokens=512, lane=chosen.kind)
         memory.check(need, memory.budget())
-        from llm_specdec.engine.session import Weights, load
+        from llm_specdec.backends.local import sessions
+        from llm_specdec.engine.session import Weights
 
-        reads, acceptance = KINDS[chosen.kind].calibrate(load(Weights(folder, chosen.kind)))
+        session = sessions.load(Weights(folder, chosen.kind))
+        reads, acceptance = KINDS[chosen.kind].calibrate(session)
     except SpecdecError as error:
         warn(f"the head was not tried with this target: {error}")
         return {}

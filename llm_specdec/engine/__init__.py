@@ -12,7 +12,6 @@ policy          how many draft tokens a round asks for, by costs, which measure 
 phases          where the time of a run goes
 text            tokens to text: thinking, answer and tool calls apart
 states          states of target and drafter that outlive a run
-calibrate       which hidden states a target's own head reads
 hardware        what mlx computes on; what makes its CPU backend fast
 
 A fast BLAS must be in the process before mlx is, hence the call on import. On Linux the

@@ -6,7 +6,7 @@ same lengths, so sampled text can be repeated (DESIGN §4.5).
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from llm_specdec.engine.costs import Costs
@@ -20,6 +20,30 @@ REPICK = 4  # rounds a chosen length stands before another may replace it
 HYSTERESIS = 1.03  # gain in expected speed that a change of length must promise
 PROBE_SHARE = 0.015  # of the time of a parked drafter's run that probing may cost
 PROBE_EVERY = (24, 48)  # plain tokens between two probes, at least and at most
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is known of who may propose before a run, by source, the drafter's own first.
+
+    longest: draft tokens that `auto` asks for at most. priors: acceptance believed before
+    anything was seen, where it is known better than PRIOR_RATE. fallback: draft tokens where
+    costs could not be measured: long enough to pay, short enough not to hurt. timed: whether a
+    draft takes time worth measuring.
+    """
+
+    longest: Mapping[str, int]
+    priors: Mapping[str, float] = field(default_factory=dict)
+    fallback: int = 0
+    timed: bool = True
+
+    @property
+    def own(self) -> int:
+        """The longest draft of the drafter's own."""
+        return next(iter(self.longest.values()))
+
+
+ALONE = Limits({"none": 0}, timed=False)  # of a target without a drafter
 
 
 class Policy(Protocol):
@@ -110,18 +134,15 @@ class Auto:
     def __init__(
         self,
         costs: Costs,
-        limits: Mapping[str, int],
+        limits: Limits,
         history: Sequence[tuple[int, int]] = (),
-        priors: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
-        """limits: the longest draft by source. history: (accepted, drafted) by position, of
-        earlier runs of the first source. priors: acceptance by source, where it is known better
-        than PRIOR_RATE."""
-        self.longest = max(limits.values())
-        self._limits, self._costs = limits, costs
+        """history: (accepted, drafted) by position, of earlier runs of the first source."""
+        self.longest = max(limits.longest.values())
+        self._limits, self._costs = limits.longest, costs
         self._acceptance = {
-            source: Acceptance(() if i else history, priors.get(source, PRIOR_RATE))
-            for i, source in enumerate(limits)
+            source: Acceptance(() if i else history, limits.priors.get(source, PRIOR_RATE))
+            for i, source in enumerate(limits.longest)
         }
         self._chosen: dict[str, int] = {}
         self._stands: dict[str, int] = defaultdict(int)  # rounds the chosen length stood

@@ -11,15 +11,12 @@ import mlx.core as mx
 from llm_specdec.constraints import grammar as grammars
 from llm_specdec.constraints.forced_completion import TokenTable
 from llm_specdec.constraints.grammar import GrammarConstraint
-from llm_specdec.drafters.common import language_model
-from llm_specdec.drafters.table import HELPER, KINDS
 from llm_specdec.engine.costs import Costs
 from llm_specdec.engine.drafter import Drafter
-from llm_specdec.engine.hardware import device
 from llm_specdec.engine.loop import PREFILL_STEP, Run
 from llm_specdec.engine.measure import measure
 from llm_specdec.engine.phases import PhaseTimer
-from llm_specdec.engine.policy import Auto, Fixed, Policy
+from llm_specdec.engine.policy import ALONE, Auto, Fixed, Limits, Policy
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling.logits_processors import History, Sampling, penalise
@@ -30,8 +27,8 @@ from llm_specdec.errors import UsageError
 
 @dataclass(frozen=True)
 class Weights:
-    """What a session holds in memory. `drafter` is the folder of one that has files of its own,
-    else None."""
+    """What a session holds in memory. kind: of the drafter. `drafter` is the folder of one that
+    has files of its own, else None."""
 
     target: Path
     kind: str = "none"
@@ -42,10 +39,21 @@ class Weights:
 
 
 class Session:
-    """Loaded weights; every run of it is independent of the others."""
+    """Loaded weights; every run of it is independent of the others.
 
-    def __init__(self, weights: Weights, target: Target, drafter: Drafter | None) -> None:
+    helper: proposes in the drafter's place where it has something better.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        target: Target,
+        drafter: Drafter | None,
+        limits: Limits = ALONE,
+        helper: Drafter | None = None,
+    ) -> None:
         self.weights, self.target, self.drafter = weights, target, drafter
+        self.limits, self.helper = limits, helper
 
     @property
     def tokenizer(self) -> Any:
@@ -112,18 +120,17 @@ class Session:
         """Prepare one run; iterate its `tokens()`, then put its `entries()` into the prefix
         cache, where there is one.
 
-        draft_tokens "auto" adapts the length to `costs` and to acceptance, and lets a long
-        lookup match replace the drafter's proposal; without costs it is a short fixed one and
-        the drafter alone. history: (accepted, drafted) by position, of earlier runs.
+        draft_tokens "auto" adapts the length to `costs` and to acceptance, and lets the helper
+        replace the drafter's proposal; without costs it is a short fixed one and the drafter
+        alone. history: (accepted, drafted) by position, of earlier runs.
         Raises UsageError for a logit_bias on a token that the target does not have.
         """
         self._check_bias(request.sampling)
         policy = self._policy(draft_tokens, costs, history)
         cache = RollbackCache(self.target.model, kv_bits=kv_bits, max_draft=max(policy.longest, 1))
         mx.reset_peak_memory()
-        helped = policy.adapts and KINDS[self.weights.kind].helped
-        lookup = HELPER.load_helper() if helped else None
-        return Run(self.target, cache, self.drafter, policy, request, timer, lookup, prefix_cache)
+        helper = self.helper if policy.adapts else None
+        return Run(self.target, cache, self.drafter, policy, request, timer, helper, prefix_cache)
 
     def _check_bias(self, sampling: Sampling) -> None:
         highest = max(sampling.logit_bias, default=-1)
@@ -135,23 +142,13 @@ class Session:
 
     def costs(self, kv_bits: int | None = None) -> Costs:
         """Measure rounds on this machine; takes a few seconds."""
-        kind = KINDS[self.weights.kind]
-        drafts = self._limits[kind.name] if kind.has_weights else 0
+        drafts = self.limits.own if self.limits.timed else 0
         return measure(self, drafts, self.longest, kv_bits)
 
     @property
     def longest(self) -> int:
         """The longest draft that `auto` asks for."""
-        return max(self._limits.values())
-
-    @property
-    def _limits(self) -> dict[str, int]:
-        """The longest draft that `auto` asks for, by source, the drafter's own first."""
-        most = self.drafter.max_draft if self.drafter else None
-        return {
-            source.name: source.longest if most is None else min(source.longest, most)
-            for source in KINDS[self.weights.kind].sources
-        } | ({HELPER.helps.name: HELPER.helps.longest} if KINDS[self.weights.kind].helped else {})
+        return max(self.limits.longest.values())
 
     def _policy(
         self, draft_tokens: int | str, costs: Costs | None, history: Sequence[tuple[int, int]]
@@ -159,30 +156,5 @@ class Session:
         if draft_tokens != "auto":
             return Fixed(int(draft_tokens) if self.drafter else 0)
         if costs is None:
-            kind = KINDS[self.weights.kind]
-            return Fixed(min(kind.fallback, self._limits[kind.name]))
-        sources = (*KINDS[self.weights.kind].sources, HELPER.helps)
-        priors = {source.name: source.prior for source in sources if source.prior is not None}
-        return Auto(costs, self._limits, history, priors)
-
-
-# Weights stay in memory for the life of the process: llm makes new model objects all the time.
-_loaded: dict[Weights, Session] = {}
-
-
-def load(weights: Weights) -> Session:
-    """Load target and drafter, once a process.
-
-    Raises: CheckpointError, UnsupportedError, PairingError.
-    """
-    if weights not in _loaded:
-        device.wire()
-        target = _target(weights.target)
-        _loaded[weights] = Session(weights, target, KINDS[weights.kind].load(weights, target))
-    return _loaded[weights]
-
-
-@functools.cache
-def _target(folder: Path) -> Target:
-    """Pairings of one target share its weights."""
-    return language_model.load(folder)
+            return Fixed(min(self.limits.fallback, self.limits.own))
+        return Auto(costs, self.limits, history)

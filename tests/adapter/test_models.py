@@ -166,9 +166,10 @@ def test_weights_load_once_a_process(pairings):
 def test_the_receipt_names_the_tokens_by_their_hash(pairings):
     response = llm.get_model("plain").prompt(QUESTION)
     text = response.text()
-    from llm_specdec.engine import session
+    from llm_specdec.backends.local import sessions
+    from llm_specdec.engine.session import Weights
 
-    loaded = session.load(session.Weights(_target(pairings)))
+    loaded = sessions.load(Weights(_target(pairings)))
     ids = loaded.tokenizer.encode(text, add_special_tokens=False)
     end = loaded.tokenizer.eos_token_id
     assert receipt_of(response)["completion_sha256"] == sha256_of([*ids, end])

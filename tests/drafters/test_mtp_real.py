@@ -6,11 +6,12 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
-from llm_specdec.engine import session
+from llm_specdec.backends.local import sessions
 from llm_specdec.engine.drafter import Proposal
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.sampling.logits_processors import Sampling
+from llm_specdec.engine.session import Weights
 from llm_specdec.engine.taps import Taps
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -26,7 +27,7 @@ PROMPTS = [
 
 @pytest.fixture(scope="module")
 def loaded(smollm2):
-    return session.load(session.Weights(smollm2 / "smollm2-mtp", "mtp"))
+    return sessions.load(Weights(smollm2 / "smollm2-mtp", "mtp"))
 
 
 def prompt_ids(loaded, text):

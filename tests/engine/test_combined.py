@@ -7,8 +7,8 @@ from typing import Literal
 import pytest
 
 from fixtures import parity, zoo
+from llm_specdec.backends.local import sessions
 from llm_specdec.drafters.model.drafter import ModelDrafter
-from llm_specdec.engine import session
 from llm_specdec.engine.costs import Costs
 from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import PhaseTimer
@@ -87,13 +87,13 @@ def test_auto_hands_a_copied_passage_to_lookup(smollm2):
     costs = Costs((128, 2048), (flat, flat), {"model": (flat, flat)})
     plain_weights = Weights(smollm2 / "smollm2")
     message = [{"role": "user", "content": question("copy-1")}]
-    tokenizer = session.load(plain_weights).tokenizer
+    tokenizer = sessions.load(plain_weights).tokenizer
     prompt = list(tokenizer.apply_chat_template(message, add_generation_prompt=True))
     request = Request(prompt, 60, frozenset(tokenizer.eos_token_ids))
     small = Weights(smollm2 / "smollm2", "model", smollm2 / "drafters" / "model")
     runs = [
-        session.load(plain_weights).run(request, PhaseTimer()),
-        session.load(small).run(request, PhaseTimer(), "auto", costs=costs),
+        sessions.load(plain_weights).run(request, PhaseTimer()),
+        sessions.load(small).run(request, PhaseTimer(), "auto", costs=costs),
     ]
     plain, combined = ([t for tokens in run.tokens() for t in tokens] for run in runs)
     assert combined == plain

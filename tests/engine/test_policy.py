@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from llm_specdec.engine.costs import Costs, interpolated
-from llm_specdec.engine.policy import PROBE_EVERY, Acceptance, Auto, Fixed
+from llm_specdec.engine.policy import PROBE_EVERY, Acceptance, Auto, Fixed, Limits
 
 LONGEST = 8
 FLAT = dict.fromkeys(range(1, 10), 1.0)
@@ -69,7 +69,7 @@ def best_fixed(priced, accepts):
 def test_regret_against_the_best_fixed_length_is_small(trace, curve, capsys):
     priced = costs(CURVES[curve])
     best = best_fixed(priced, TRACES[trace])
-    mine, _ = simulate(Auto(priced, {"drafter": LONGEST}), priced, TRACES[trace])
+    mine, _ = simulate(Auto(priced, Limits({"drafter": LONGEST})), priced, TRACES[trace])
     regret = mine / best - 1
     with capsys.disabled():
         print(f"\n  {trace:>11} {curve:<10} regret {100 * regret:5.1f} %", end="")
@@ -79,7 +79,7 @@ def test_regret_against_the_best_fixed_length_is_small(trace, curve, capsys):
 @pytest.mark.parametrize("curve", ["linear", "cliff at 2", "flat"])
 def test_a_losing_drafter_is_parked_within_32_rounds_and_costs_little(curve):
     priced = costs(CURVES[curve])
-    policy = Auto(priced, {"drafter": LONGEST})
+    policy = Auto(priced, Limits({"drafter": LONGEST}))
     cost, lengths = simulate(policy, priced, stationary(0.0), tokens=400)
     assert policy.state == "parked"
     assert sum(length > 1 for length in lengths[32:]) == 0
@@ -89,7 +89,7 @@ def test_a_losing_drafter_is_parked_within_32_rounds_and_costs_little(curve):
 
 def test_a_parked_drafter_comes_back_within_64_rounds_when_it_starts_to_pay():
     priced = costs(LINEAR)
-    policy = Auto(priced, {"drafter": LONGEST})
+    policy = Auto(priced, Limits({"drafter": LONGEST}))
     simulate(policy, priced, stationary(0.0), tokens=600)
     _, lengths = simulate(policy, priced, stationary(0.9), tokens=400)
     back = next(i for i in range(len(lengths)) if min(lengths[i : i + 8]) > 1)
@@ -98,7 +98,7 @@ def test_a_parked_drafter_comes_back_within_64_rounds_when_it_starts_to_pay():
 
 def test_a_settled_length_does_not_oscillate():
     priced = costs(LINEAR)
-    policy = Auto(priced, {"drafter": LONGEST})
+    policy = Auto(priced, Limits({"drafter": LONGEST}))
     simulate(policy, priced, stationary(0.7), tokens=300)
     _, lengths = simulate(policy, priced, stationary(0.7), tokens=1500)
     changes = sum(a != b for a, b in pairwise(lengths))
@@ -110,14 +110,14 @@ def test_the_length_shrinks_as_context_makes_verifying_dearer():
     priced = Costs((128, 2048), (LINEAR, far), {"drafter": (DRAFT, DRAFT)})
     chosen = []
     for context in (128, 2048):
-        policy = Auto(priced, {"drafter": LONGEST}, history=[(80, 100)] * 8)
+        policy = Auto(priced, Limits({"drafter": LONGEST}), history=[(80, 100)] * 8)
         chosen.append(policy.pick(["drafter"], context)[1])
     assert chosen[0] > chosen[1] >= 0
 
 
 def test_sources_are_estimated_apart():
     priced = costs(LINEAR)
-    policy = Auto(priced, {"good": LONGEST, "bad": LONGEST})
+    policy = Auto(priced, Limits({"good": LONGEST, "bad": LONGEST}))
     for _ in range(60):
         policy.pick(["good"], 200)
         policy.observe("good", 4, 4)
@@ -130,7 +130,7 @@ def test_sources_are_estimated_apart():
 
 def test_a_long_match_replaces_a_weak_drafter_until_it_is_wrong():
     priced = costs(LINEAR)
-    policy = Auto(priced, {"drafter": 4, "lookup-long": 8}, priors={"lookup-long": 0.8})
+    policy = Auto(priced, Limits({"drafter": 4, "lookup-long": 8}, {"lookup-long": 0.8}))
     for _ in range(20):
         policy.pick(["drafter"], 200)
         policy.observe("drafter", 2, 1)
@@ -146,7 +146,7 @@ def test_a_long_match_replaces_a_weak_drafter_until_it_is_wrong():
 
 
 def test_no_source_drafts_longer_than_its_limit():
-    policy = Auto(costs(FLAT), {"drafter": 3, "lookup-long": 8}, priors={"lookup-long": 0.8})
+    policy = Auto(costs(FLAT), Limits({"drafter": 3, "lookup-long": 8}, {"lookup-long": 0.8}))
     for _ in range(30):
         policy.pick(["drafter"], 200)
         policy.observe("drafter", 3, 3)
@@ -157,7 +157,8 @@ def test_no_source_drafts_longer_than_its_limit():
 def test_same_observations_same_lengths():
     priced = costs(CLIFF_6)
     first, second = (
-        simulate(Auto(priced, {"drafter": LONGEST}), priced, switching, seed=3) for _ in range(2)
+        simulate(Auto(priced, Limits({"drafter": LONGEST})), priced, switching, seed=3)
+        for _ in range(2)
     )
     assert first == second
 

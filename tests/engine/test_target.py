@@ -5,11 +5,12 @@ import mlx.core as mx
 import pytest
 
 from fixtures import zoo
-from llm_specdec.engine import session
+from llm_specdec.backends.local import sessions
 from llm_specdec.engine import target as targets
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
+from llm_specdec.engine.session import Weights
 from llm_specdec.errors import UnsupportedError
 
 
@@ -19,7 +20,7 @@ def test_a_small_model_is_quantised_on_load_and_the_text_is_the_targets(tmp_path
     texts, packed = [], []
     for kind, bits in (("none", None), ("model", None), ("model", 4)):
         folder = None if kind == "none" else tmp_path
-        loaded = session.load(session.Weights(tmp_path, kind, folder, bits, 32))
+        loaded = sessions.load(Weights(tmp_path, kind, folder, bits, 32))
         run = loaded.run(request, PhaseTimer(), draft_tokens=3)
         texts.append([token for part in run.tokens() for token in part])
         packed.append(run.stats.accepted < run.stats.drafted)

@@ -5,6 +5,7 @@ prompts     messages to token ids, and all that is refused before loading
 loading     memory, weights, costs, prefix cache
 answers     token ids to events: thinking, answer, tool calls
 outcome     a run that ended, in plain numbers
+sessions    target and drafter in memory
 costs       measured costs of rounds, kept between runs
 """
 

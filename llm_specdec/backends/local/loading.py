@@ -6,9 +6,8 @@ from pathlib import Path
 
 from llm_specdec import memory
 from llm_specdec.backends.events import Notice
-from llm_specdec.backends.local import costs
+from llm_specdec.backends.local import costs, sessions
 from llm_specdec.backends.planning import Plan
-from llm_specdec.engine import session
 from llm_specdec.engine.costs import Costs
 from llm_specdec.engine.hardware import blas
 from llm_specdec.engine.hardware.device import memory_in_use
@@ -45,7 +44,7 @@ def load(plan: Plan) -> Generator[Notice, None, Session]:
     is not used. Raises CheckpointError, UnsupportedError, PairingError."""
     if why := blas.unused():
         yield Notice("warning", why)
-    return session.load(
+    return sessions.load(
         Weights(
             target=Path(plan.target),
             kind=plan.lane.kind,
