@@ -41,7 +41,8 @@ class Around:
         labels = list(_label_texts(block))
         if any(short and is_for_another_size(label, repo) for label, short, _ in labels):
             found, rule = Verdict.QUOTED, "another size of the model"
-        self.context = Context(found, rule, settings)
+        usage = any(text in words("headings.usage") for text in above)
+        self.context = Context(found, rule, settings, usage)
         self.required = (
             found is Verdict.ADVICE
             and text in words("cues.required")

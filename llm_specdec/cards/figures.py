@@ -16,7 +16,7 @@ NUMBER = (
 ZERO = r"(?:(?<!\w)(?:zero|null|zéro|cero|ноль|sıfır)(?![\w-]))"
 NUMBERS = re.compile(NUMBER)
 ALIAS = re.compile(r"[\s`\"']{0,3}[(/]?[\s`\"']{0,3}")
-MARKS = r"[\s\"'`()\[\]=:→>≈~|–—-]"
+MARKS = r"(?:[-=]>|[\s\"'`()\[\]=:→≈~|–—-])"
 # Values that make sense; a figure outside is something else.
 LIMITS = {
     "temperature": (0, 5),

@@ -30,6 +30,7 @@ from llm_specdec.cards.rules import (
     Judgement,
     Verdict,
     cues,
+    elsewhere,
     judge,
     sentences,
     topics,
@@ -238,7 +239,9 @@ class _Reader:
             text = next(filter(None, quoted.groups()), "") if quoted else _below(block, after)
             if not text or names(ahead) or ahead not in words("topics.system"):
                 continue
-            if not advised:
+            if ahead in words("rejection.hint") or (elsewhere(cues(ahead)) and not advised):
+                self._note(number, "shown", "a system prompt that is not recommended", ("system",))
+            elif not advised:
                 self._note(number, "shown", "a system prompt that nothing recommends", ("system",))
             elif self.said.system_default is None:
                 self._note(number, "taken", "system prompt", ("system",))

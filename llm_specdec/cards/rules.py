@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from llm_specdec.cards import modes
 from llm_specdec.cards.clean import BREAK
-from llm_specdec.cards.figures import MARKS, Figure, Reading, has_names, names, read
+from llm_specdec.cards.figures import MARKS, NUMBERS, Figure, Reading, has_names, names, read
 from llm_specdec.cards.found import Outcome
 from llm_specdec.cards.words import pattern, words
 
@@ -51,11 +51,13 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Context:
-    """What stands around a statement. rule: why it is out or quoted; settings: a heading on them."""
+    """What stands around a statement. rule: why it is out or quoted; settings, usage: a heading
+    or an introduction speaks of these."""
 
     verdict: Verdict = Verdict.NEUTRAL
     rule: str = ""
     settings: bool = False
+    usage: bool = False
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,8 @@ def _judge(sentence: str, context: Context, about: tuple[str, ...]) -> Judgement
         return Judgement("shown", "too long to judge")
     if about == ("thinking",):
         return _on_thinking(sentence, context)
+    if sentence.rstrip(" \n\"')").endswith(("?", "？")):
+        return Judgement("shown" if NUMBERS.search(sentence) else "set aside", "a question")
     said = _Sentence(sentence, context)
     out = said.set_aside()
     if out:
@@ -199,6 +203,9 @@ class _Sentence:
         label = re.match(r"[^:]{1,60}:\s*", self.masked)
         if label and is_name(label[0]):
             cuts = [cut for cut in cuts if cut == 0 or cut > label.end()]
+        lead = self.masked.find(":")
+        if lead >= 0 and not topics(self.masked[:lead]):  # a label says how to read what follows
+            cuts = [cut for cut in cuts if cut not in (lead + 1, lead + 2)]
         pairs = pairwise(cuts)
         self.clauses = [(a, self.masked[a:b]) for a, b in pairs if self.masked[a:b].strip()]
 
@@ -208,11 +215,22 @@ class _Sentence:
             return Judgement("set aside", self.context.rule)
         if not out or "against" in self.found:
             return None
-        if not self.advised and not (self.listed and self.context.verdict is Verdict.ADVICE):
+        if not self.advised and self._is_about_that():
             return Judgement("set aside", out)
         if "imperative" in self.found and "advice" not in self.found and out != "said to fail":
             return Judgement("shown", f"advice and {out} in one sentence")
         return None
+
+    def _is_about_that(self) -> bool:
+        """Whether the cue that sets it aside tells what the sentence is about. Below a heading
+        that recommends, it must come first: "scores were taken at …", not "0.6, as in tests"."""
+        has_figure = NUMBERS.search(self.text) is not None
+        if self.context.verdict is not Verdict.ADVICE:
+            return has_figure or elsewhere(self.found) != "said to fail"
+        first = min(
+            (a for k in ELSEWHERE for a, _ in words(f"cues.{k}").spans(self.text)), default=0
+        )
+        return has_figure and not self.listed and first < topics(self.text)[0][1]
 
     def without_figures(self) -> Judgement:
         """A sentence that names settings and gives no figure."""
@@ -220,8 +238,8 @@ class _Sentence:
             return Judgement("set aside", "called optional")
         if self.is_fact():
             return Judgement("set aside", "a statement of fact")
-        asked = self.advised or "against" in self.found or self.context.settings
-        if asked or self.context.verdict is Verdict.ADVICE:
+        asked = self.advised or self.found & {"against", "fails"} or self.context.settings
+        if asked or self.context.usage or self.context.verdict is Verdict.ADVICE:
             return Judgement("shown", "advice in words")
         return Judgement("set aside", "no advice")
 
@@ -246,12 +264,12 @@ class _Sentence:
 def is_list(text: str) -> bool:
     """Whether a text is nothing but settings with their figures: "temp 0.6, top-p 0.9"."""
     reading = read(text)
-    lead = (
-        re.sub(r"^[^:]{1,60}:\s", "", reading.rest)
-        if not names(text.partition(":")[0])
-        else reading.rest
-    )
-    return bool(reading.figures) and not (reading.unnamed or reading.unvalued) and _is_empty(lead)
+    if not reading.figures or reading.unnamed or reading.unvalued:
+        return False
+    label = re.match(r"[^:]{1,60}:\s", reading.rest)
+    if label and not names(label[0]) and not _is_hazard(label[0]):
+        return _is_empty(reading.rest[label.end() :])
+    return _is_empty(reading.rest)
 
 
 def is_name(text: str) -> bool:

@@ -45,4 +45,4 @@ def test_most_lines_are_taken_rather_than_shown():
 
 def test_few_lines_without_advice_are_shown():
     rest = [case["line"] for case in LINES if not meaning(case)]
-    assert sum(read(line)[1] for line in rest) <= 0.15 * len(rest)
+    assert sum(read(line)[1] for line in rest) <= 0.2 * len(rest)
