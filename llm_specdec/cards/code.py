@@ -6,24 +6,8 @@ from dataclasses import dataclass
 from llm_specdec.cards.blocks import Block
 from llm_specdec.cards.figures import parse, read
 from llm_specdec.cards.found import Value
+from llm_specdec.cards.words import kinds, words
 
-# Flags and keys as they stand in code. Anything else is another setting.
-CODE_NAMES = {
-    "temperature": "temperature temp",
-    "top_p": "top_p topp",
-    "top_k": "top_k topk",
-    "min_p": "min_p minp",
-    "repetition_penalty": "repetition_penalty repeat_penalty rep_pen rep_penalty "
-    "repetitionpenalty repeatpenalty reppen",
-    "presence_penalty": "presence_penalty presencepenalty",
-    "frequency_penalty": "frequency_penalty frequencypenalty freq_penalty",
-    "max_tokens": "max_tokens max_new_tokens num_predict n_predict predict max_output_tokens "
-    "max_completion_tokens maxtokens maxoutputtokens maxnewtokens",
-    "thinking": "enable_thinking thinking enablethinking",
-    "do_sample": "do_sample dosample",
-    "system": "system system_prompt systemprompt",
-}
-SETTING_OF = {name: setting for setting, names in CODE_NAMES.items() for name in names.split()}
 VALUE = r"""(?P<value>[-+]?(?:\d[\d_]*\.?\d*|\.\d+)|true|false|on|off|null|none)"""
 ENDS = r"""(?=["']?\s*(?:$|[,;)}\]\\'"#]|\s(?![*+/%-]\s*\d|if\b)))"""
 ASSIGN = re.compile(
@@ -60,7 +44,7 @@ PROSE_LANGUAGES = ("", "text", "txt", "plain", "plaintext", "md", "markdown", "i
 @dataclass(frozen=True)
 class CodeFigure:
     """A setting in code. scopes: names around it, innermost first;
-    variables, calls and comments start with `=`. rule: why there is no value, where there is none."""
+    variables, calls and comments start with `=`. rule: why there is no value, if so."""
 
     setting: str
     value: Value | None
@@ -112,7 +96,9 @@ def system_text(block: Block) -> str | None:
 
 
 def _setting(name: str) -> str | None:
-    return SETTING_OF.get(name.lower().replace("-", "_"))
+    """The setting that a flag or a key names."""
+    plain = name.lower().replace("-", "_")
+    return next((s for s in kinds("code") if words(f"code.{s}").pattern.fullmatch(plain)), None)
 
 
 def _value(setting: str, raw: str) -> Value | None:

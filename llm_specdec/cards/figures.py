@@ -28,20 +28,6 @@ LIMITS = {
     "frequency_penalty": (-2, 2),
     "max_tokens": (1, 10_000_000),
 }
-# A name that belongs to something else than sampling.
-SPOILED_BEFORE = re.compile(
-    r"""(?:distill?(?:ation)?|softmax|loss|kd|rout(?:er|ing)|gat(?:e|ing)|experts?|moe|teacher|student
-    |draft(?:er|ing)?|speculative|retriev\w*|rerank\w*|rag|colou?r|room|ambient|operating|gpu|cpu|body
-    |anneal\w*|gumbel|contrastive|calibration|attention|training|rollout|reward|label|embedding|search
-    |index\w*|judge|critic|grader|sensor|water|oven|air|surface|core)(?:'s)?[\s_-]*$""",
-    re.IGNORECASE | re.VERBOSE,
-)
-SPOILED_AFTER = re.compile(
-    r"""[\s_-]{0,3}(?:scal(?:ing|ed)|anneal\w*|schedul\w*|rout(?:ing|er)|gat(?:e|ing)|experts?|=\d+\s+routing
-    |accura\w+|error|recall|hits?|candidates|passages|documents|chunks|results|(?:of\s+the\s+)?retriev\w*
-    |sensor|decay|distill\w*|softmax|checkpoints?|models?)(?![A-Za-z])""",
-    re.IGNORECASE | re.VERBOSE,
-)
 
 
 @dataclass(frozen=True)
@@ -81,12 +67,14 @@ class Reading:
 
 
 def names(text: str) -> list[Name]:
-    """Names of sampler settings, in order."""
+    """Names of sampler settings, in order, without those of something else ("router top-k")."""
     return [
         name
         for name in _all_names(text)
-        if not SPOILED_BEFORE.search(text[max(0, name.start - 40) : name.start])
-        and not SPOILED_AFTER.match(text, name.end)
+        if not pattern(r"«other.before»(?:'s)?[\s_-]*$").search(
+            text[max(0, name.start - 40) : name.start]
+        )
+        and not pattern(r"[\s_=-]{0,3}«other.after»").match(text, name.end)
     ]
 
 
@@ -134,7 +122,7 @@ def parse(setting: str, raw: str) -> float | int | None:
 
 
 def read(text: str) -> Reading:
-    """All settings with figures: the name first ("top-p of 0.9"), else the figure ("a 0.9 top-p")."""
+    """All settings with figures: "top-p of 0.9", or else "a 0.9 top-p"."""
     everything = _all_names(text)
     known = names(text)
     first = _put_together(text, known, everything, _after)

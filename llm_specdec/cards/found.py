@@ -1,6 +1,6 @@
 """What a card says, as plain data. Every entry names the place it stands at."""
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 SETTINGS = (
@@ -143,35 +143,8 @@ class Card:
     open: dict[str, list[str]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; `from_dict` reads it back."""
+        """JSON-ready."""
         data = asdict(self)
         for entry in data["disagreements"]:
             entry["values"] = list(entry["values"])
         return data
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "Card":
-        """The card of a `to_dict`; keys that are missing (TOML has no null) are unset."""
-        kinds: dict[str, Any] = {
-            "recommended": Finding,
-            "ranges": Range,
-            "forbidden": Forbidden,
-            "required": Required,
-            "disagreements": Disagreement,
-            "unreadable": Unreadable,
-            "candidates": Candidate,
-            "lines": Line,
-        }
-        card = cls(**{key: value for key, value in data.items() if key not in kinds})
-        for key, kind in kinds.items():
-            names = [f.name for f in fields(kind)]
-            entries = [
-                kind(**{name: _hashable(entry.get(name)) for name in names})
-                for entry in data.get(key, [])
-            ]
-            setattr(card, key, entries)
-        return card
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

@@ -122,7 +122,7 @@ class _Reader:
     def _note(
         self, line: int, outcome: Outcome, rule: str, about: Iterable[str] = (), text: str = ""
     ) -> None:
-        """Records what became of a line; where two statements share it, shown outweighs the rest."""
+        """Records what became of a line. Where statements share it, shown outweighs the rest."""
         order: tuple[Outcome, ...] = ("set aside", "taken", "shown")
         known = self.lines.get(line)
         if known is None or order.index(outcome) > order.index(known.outcome):
@@ -213,8 +213,8 @@ class _Reader:
             self._forbid(setting, line, sentence)
 
     def _take(
-        self, figure: Figure, place: modes.Place, block: Block, around: Around, line: int, text: str,
-        required: bool,
+        self, figure: Figure, place: modes.Place, block: Block, around: Around,
+        line: int, text: str, required: bool,
     ) -> None:  # fmt: skip
         sections = frozenset({*around.sections, -block.first})
         needed = required or around.required
@@ -307,7 +307,8 @@ class _Reader:
         for entry in self._certain(_with_presets(self.taken)):
             figure, mode = entry.figure, entry.place.mode
             if figure.value is None:
-                span = Range(figure.setting, figure.low, figure.high, mode, self.repo, entry.line, entry.text)  # fmt: skip
+                where = (mode, self.repo, entry.line, entry.text)
+                span = Range(figure.setting, figure.low, figure.high, *where)
                 if not any(replace(span, line=r.line, text=r.text) == r for r in self.said.ranges):
                     self.said.ranges.append(span)
                 continue

@@ -30,7 +30,7 @@ class Cell:
 
 
 def read_table(block: Block, context: Context) -> Iterator[Cell]:
-    """All cells that give a setting's value; taken if the header or what stands above recommends."""
+    """All cells that give a setting's value, taken if the header or a text above recommends."""
     rows = [row for row in block.rows if row.cells]
     if not rows:
         return

@@ -3,10 +3,11 @@
 import json
 from pathlib import Path
 
+import pydantic
 import pytest
 import yaml
 
-from llm_specdec.cards import Card, Disagreement, Finding, Forbidden, Range
+from llm_specdec.cards import Card, Disagreement, Finding, Forbidden, Range, read, stored
 from llm_specdec.cards.merge import disagreements, effective
 
 CASES = [
@@ -72,4 +73,42 @@ def test_a_card_survives_json():
     card = expected_card(CASES[0])
     card.effective = effective(card)
     card.disagreements = disagreements(card)
-    assert Card.from_dict(json.loads(json.dumps(card.to_dict()))) == card
+    assert pydantic.TypeAdapter(Card).validate_json(json.dumps(card.to_dict())) == card
+
+
+BASE = "We recommend temperature 0.6 and top_p 0.9.\n"
+
+
+@pytest.mark.parametrize(
+    ("own", "config", "taken"),
+    [
+        ("# X\n", None, {"temperature": 0.6, "top_p": 0.9}),
+        ("# X\n\nTemperature 1.1 also works.\n", None, {"top_p": 0.9}),
+        ("# X\n\nTemperature 1.1 also works.\n", {"temperature": 0.7}, {"top_p": 0.9}),
+        ("# X\n\nOnly a low temperature is advised.\n", None, {"top_p": 0.9}),
+    ],
+)
+def test_nothing_is_taken_over_a_line_that_a_person_must_read(own, config, taken):
+    front = "---\nbase_model: a/base\n---\n"
+    texts = {
+        "a/x": {"README.md": front + own, "generation_config.json": config},
+        "a/base": {"README.md": BASE, "generation_config.json": None},
+    }
+    card = read(texts, "a/x")
+    assert card.effective["default"] == taken
+    kept, _ = stored.load(stored.dump(card, taken=True))
+    assert kept.effective["default"] == taken
+
+
+def test_no_system_prompt_is_inherited_over_a_line_that_a_person_must_read():
+    front = "---\nbase_model: a/base\n---\n"
+    base = "The recommended system prompt is `You answer in rhymes.`\n"
+    texts = {
+        "a/x": {
+            "README.md": f"{front}# X\n\nThink twice about a system prompt, please.\n",
+            "generation_config.json": None,
+        },
+        "a/base": {"README.md": base, "generation_config.json": None},
+    }
+    assert read(texts, "a/x").system_default is None
+    assert read(texts, "a/base").system_default == "You answer in rhymes."

@@ -3,11 +3,12 @@
 import json
 from typing import Any
 
+import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_specdec.cards import read
+from llm_specdec.cards import Card, read
 from llm_specdec.cards.front import base_models, body_start
 from llm_specdec.cards.reader import read_text
 from tests.cards.test_cases import CASES
@@ -77,7 +78,7 @@ def test_a_paragraph_above_moves_lines_and_nothing_else(case):
 def test_reading_is_the_same_after_json():
     for case in CASES[:5]:
         card = read(case["repos"], case["target"])
-        assert type(card).from_dict(json.loads(json.dumps(card.to_dict()))) == card
+        assert pydantic.TypeAdapter(Card).validate_json(json.dumps(card.to_dict())) == card
 
 
 @pytest.mark.parametrize(
