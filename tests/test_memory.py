@@ -8,6 +8,7 @@ from llm_specdec import memory
 from llm_specdec.drafters import recognise
 from llm_specdec.errors import ResourceError, UnsupportedError
 from tests.support.checkpoints import qwen_head, trunk, write_model
+from tests.support.command_line import write_registry
 
 
 @pytest.fixture
@@ -77,12 +78,8 @@ def test_a_run_is_admitted_or_refused_from_files_alone(tmp_path, monkeypatch):
         memory.admit(folder, None, 400, lane="none")
 
 
-def test_a_prompt_that_cannot_fit_is_refused_before_weights_are_loaded(
-    tmp_path, llm_user, monkeypatch
-):
-    (llm_user / "specdec").mkdir()
-    registry = f'[pairings.tiny]\ntarget = "{zoo.write("llama", tmp_path / "target")}"\n'
-    (llm_user / "specdec" / "specdec.toml").write_text(registry)
+def test_a_prompt_that_cannot_fit_is_refused_before_weights_are_loaded(tmp_path, monkeypatch):
+    write_registry(f'[pairings.tiny]\ntarget = "{zoo.write("llama", tmp_path / "target")}"\n')
     monkeypatch.setattr(memory, "budget", lambda *_: memory.Budget(2000, "free memory"))
     monkeypatch.setattr(
         "llm_specdec.backends.local.sessions.load", lambda weights: pytest.fail("loaded")

@@ -9,17 +9,16 @@ import pytest
 
 from fixtures import zoo
 from llm_specdec.adapter.model_thread import Reading
+from tests.support.command_line import write_registry
 
 QUESTIONS = [f"w{number} w{number + 1} w2" for number in range(10)]
 
 
 @pytest.fixture
-def tiny(llm_user, tmp_path):
+def tiny(tmp_path):
     """A random model as pairing `tiny`, with prompt lookup."""
     zoo.write("qwen3", tmp_path / "tiny")
-    folder = llm_user / "specdec"
-    folder.mkdir()
-    (folder / "specdec.toml").write_text(
+    write_registry(
         f'[pairings.tiny]\ntarget = "{tmp_path / "tiny"}"\ndrafter = "lookup"\n'
         "[pairings.tiny.settings]\ndraft_tokens = 3\nmax_tokens = 24\ncontext = 512\n"
     )

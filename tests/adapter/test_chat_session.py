@@ -1,14 +1,12 @@
 """`llm chat` on a terminal: interrupts, tools, templates, and a log with every turn."""
 
-import json
 import os
-import subprocess
-import sys
 
 import pexpect
 import pytest
 
 from tests.support import chains
+from tests.support.command_line import LLM, logged_turns, write_registry
 
 LOOP = ["<|loop|>", "round", " and", " about", ","]
 CALL = ["<|call me|>", '<tool_call>{"name": "upper", "arguments": {"text": "fox"}}</tool_call>']
@@ -24,8 +22,7 @@ def terminal(llm_user, tmp_path):
     """Start an llm command on a pseudo-terminal; all are closed at the end."""
     written = [[*LOOP, LOOP[1]], CALL, DONE, HI, BRIEF]
     chains.write(tmp_path / "chain", written, chains.template(STARTS, "<|hi|>"))
-    (llm_user / "specdec").mkdir()
-    (llm_user / "specdec" / "specdec.toml").write_text(
+    write_registry(
         f'[pairings.chain]\ntarget = "{tmp_path / "chain"}"\ndrafter = "lookup"\n'
         "[pairings.chain.settings]\ndraft_tokens = 3\n"
     )
@@ -38,9 +35,9 @@ def terminal(llm_user, tmp_path):
 
     def start(*arguments):
         child = pexpect.spawn(
-            sys.executable,
-            ["-m", "llm", *arguments],
-            env={**os.environ, "LLM_RAISE_ERRORS": "", "TERM": "dumb"},
+            LLM[0],
+            [*LLM[1:], *arguments],
+            env={**os.environ, "TERM": "dumb"},
             encoding="utf-8",
             timeout=120,
             echo=False,
@@ -53,17 +50,7 @@ def terminal(llm_user, tmp_path):
         child.close(force=True)
 
 
-def logged(folder):
-    """(prompt, answer, receipt) of every turn, oldest first."""
-    run = subprocess.run(
-        [sys.executable, "-m", "llm", "logs", "--json", "-n", "0"], capture_output=True, text=True
-    )
-    turns = json.loads(run.stdout)
-    turns.sort(key=lambda turn: turn["id"])
-    return [(t["prompt"], t["response"], t["response_json"]["specdec"]) for t in turns]
-
-
-def test_a_chat_from_interrupt_to_template(terminal, llm_user, tmp_path):
+def test_a_chat_from_interrupt_to_template(terminal, tmp_path):
     chat = terminal("chat", "-m", "chain", "--functions", str(tmp_path / "tools.py"))
     chat.expect("> ")
     chat.sendline("loop please")
@@ -83,12 +70,12 @@ def test_a_chat_from_interrupt_to_template(terminal, llm_user, tmp_path):
     again.sendline("exit")
     again.expect(pexpect.EOF)
 
-    turns = logged(llm_user)
-    assert [turn[0] for turn in turns] == ["loop please", "call it", "", "Briefly: what now"]
-    cut, call, done, brief = (turn[1] for turn in turns)
+    turns = logged_turns()
+    assert [turn["prompt"] for turn in turns] == ["loop please", "call it", "", "Briefly: what now"]
+    cut, call, done, brief = (turn["response"] for turn in turns)
     assert cut.startswith("round and about,round") and call == ""
     assert (done, brief) == ("Made big.", "Hi.")
-    receipts = [turn[2] for turn in turns]
+    receipts = [turn["response_json"]["specdec"] for turn in turns]
     assert [r["finish_reason"] for r in receipts] == ["interrupted", "stop", "stop", "stop"]
     # What was said before the interrupt is part of every later prompt, in another process too.
     said = receipts[0]["tokens"]["completion"]

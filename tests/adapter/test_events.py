@@ -1,10 +1,7 @@
 """Thinking and tool calls of a model whose answers are known, through llm."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 
 import llm
 import pytest
@@ -13,6 +10,7 @@ from llm.parts import ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from llm_specdec.console import notices
 from llm_specdec.engine import target
 from tests.support import chains
+from tests.support.command_line import run_process, write_registry
 
 PANDA = ["<0xF0>", "<0x9F>", "<0x90>", "<0xBC>"]
 THINK = ["<|ask|>", "<think>", "\n", "Let me", " see", ".", "</think>", "\r", "It is ", *PANDA]
@@ -48,18 +46,16 @@ def checkpoints(tmp_path_factory):
 
 
 @pytest.fixture
-def models(llm_user, checkpoints):
+def models(checkpoints):
     """Pairings chain and toolless, drafted by prompt lookup; no warning was shown yet."""
     notices.warn.cache_clear()
-    (llm_user / "specdec").mkdir()
-    (llm_user / "specdec" / "specdec.toml").write_text(
+    write_registry(
         "".join(
             f'[pairings.{name}]\ntarget = "{checkpoints / name}"\ndrafter = "lookup"\n'
             f"[pairings.{name}.settings]\ndraft_tokens = 3\n"
             for name in ("chain", "toolless")
         )
     )
-    return llm_user
 
 
 def ask(question, **how):
@@ -72,16 +68,6 @@ def parts(response):
 
 def tokens(response):
     return response.json()["specdec"]["tokens"]
-
-
-def cli(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "llm", *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "LLM_RAISE_ERRORS": ""},
-    )
 
 
 # Thinking
@@ -144,8 +130,8 @@ def test_a_character_cut_in_two_is_left_out(models):
 
 @pytest.mark.parametrize("flags", [[], ["-R"], ["--no-stream"], ["-x"]])
 def test_stdout_has_the_answer_alone(models, flags):
-    run = cli("-m", "chain", "hi", *flags)
-    assert run.stdout == "It is 🐼 indeed! \n", run.stderr
+    run = run_process("-m", "chain", "hi", *flags)
+    assert run.stdout == "It is 🐼 indeed! \n"
     assert ("Let me see." in run.stderr) == (flags == [])
 
 
@@ -214,18 +200,18 @@ def test_without_tools_on_offer_a_call_is_text(models, capfd):
 
 
 def test_a_template_without_tools_says_so(models):
-    run = cli("-m", "toolless", "hi", "-T", "llm_version")
-    assert (run.returncode, run.stdout) == (1, "")
+    run = run_process("-m", "toolless", "hi", "-T", "llm_version")
+    assert (run.exit_code, run.stdout) == (1, "")
     assert run.stderr == "Error: this model's chat template has no tools: leave -T out\n"
 
 
 def test_tools_debug_shows_calls_and_results(models):
     function = 'def upper(text: str) -> str:\n    "Make it upper case."\n    return text.upper()'
-    run = cli("-m", "chain", "use it", "--functions", function, "--td")
-    assert run.returncode == 0, run.stderr
+    run = run_process("-m", "chain", "use it", "--functions", function, "--td")
+    assert run.exit_code == 0
     assert run.stdout == "Looking: Both are upper case.\n"
     assert "upper({'text': 'panda'})" in run.stderr and "PANDA" in run.stderr
-    logged = json.loads(cli("logs", "--json", "-n", "0").stdout)
+    logged = json.loads(run_process("logs", "--json", "-n", "0").stdout)
     assert len(logged) == 2
 
 

@@ -1,82 +1,33 @@
 """A pairing through llm, as a shell user and as a Python user meet it."""
 
-import json
-import os
+import shlex
 import signal
 import sqlite3
 import subprocess
-import sys
 
 import llm
 import pytest
 
+from llm_specdec import hub
+from llm_specdec.backends.local import sessions
+from llm_specdec.engine.session import Weights
+from llm_specdec.pairings import registry
+from llm_specdec.prompting.chat import messages_for
 from llm_specdec.receipts.payload import sha256_of
+from tests.support.command_line import LLM, run_process, write_registry
+from tests.support.receipts import logged_receipts, receipt_of
 
 pytestmark = pytest.mark.real
 
 QUESTION = "What is the capital of France?"
 
 
-@pytest.fixture
-def pairings(llm_user, smollm2):
-    """Pairings plain, look and small (profiles hot and mute) of the demo target."""
-    folder = llm_user / "specdec"
-    folder.mkdir()
-    target = smollm2 / "smollm2"
-    (folder / "specdec.toml").write_text(
-        f"""
-        [pairings.plain]
-        target = "{target}"
-        [pairings.look]
-        target = "{target}"
-        drafter = "lookup"
-        aliases = ["l"]
-        [pairings.small]
-        target = "{target}"
-        drafter = "{smollm2 / "drafters" / "model"}"
-        kind = "model"
-        [pairings.small.profiles.hot]
-        temperature = 0.8
-        [pairings.small.profiles.mute]
-        system = "forbid"
-        """
-    )
-    return llm_user
-
-
-def cli(*arguments, stdin=None, check=True):
-    run = subprocess.run(
-        [sys.executable, "-m", "llm", *arguments],
-        input=stdin,
-        stdin=subprocess.DEVNULL if stdin is None else None,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "LLM_RAISE_ERRORS": ""},
-    )
-    if check:
-        assert run.returncode == 0, run.stderr
-    return run
-
-
-def receipts(folder):
-    with sqlite3.connect(folder / "logs.db") as db:
-        rows = db.execute("select response_json from turns order by id").fetchall()
-    return [json.loads(row[0])["specdec"] for row in rows]
-
-
-def receipt_of(response):
-    response.text()
-    logged = response.response_json
-    assert logged is not None
-    return logged["specdec"]
-
-
 @pytest.mark.parametrize("name", ["plain", "look", "small"])
 def test_every_lane_answers_and_leaves_a_receipt(pairings, name):
-    run = cli("-m", name, QUESTION)
-    assert run.stdout == "The capital of France is Paris.\n"
+    run = run_process("-m", name, QUESTION)
+    assert run.printed == "The capital of France is Paris.\n"
     assert run.stderr == ""
-    (receipt,) = receipts(pairings)
+    (receipt,) = logged_receipts()
     assert receipt["pairing"] == name
     assert receipt["lane"]["kind"] == {"plain": "none", "look": "lookup", "small": "model"}[name]
     assert receipt["tokens"]["completion"] == 8  # seven words and the end token
@@ -89,14 +40,14 @@ def test_every_lane_answers_and_leaves_a_receipt(pairings, name):
 def test_all_lanes_write_the_same_tokens(pairings):
     prompt = "Write a Python function that returns the second largest number of a list."
     for name in ("plain", "look", "small"):
-        cli("-m", name, prompt, "-o", "max_tokens", "60")
-    hashes = {receipt["completion_sha256"] for receipt in receipts(pairings)}
-    assert len(hashes) == 1
+        assert run_process("-m", name, prompt, "-o", "max_tokens", "60").exit_code == 0
+    first, *others = (receipt["completion_sha256"] for receipt in logged_receipts())
+    assert others == [first, first]
 
 
-def test_the_view_answers_in_sql(pairings):
-    cli("-m", "look", QUESTION)
-    with sqlite3.connect(pairings / "logs.db") as db:
+def test_the_view_answers_in_sql(pairings, llm_user):
+    run_process("-m", "look", QUESTION)
+    with sqlite3.connect(llm_user / "logs.db") as db:
         row = db.execute(
             "select model, lane, completion_tokens, finish_reason from specdec_runs"
         ).fetchone()
@@ -104,14 +55,14 @@ def test_the_view_answers_in_sql(pairings):
 
 
 def test_unlogged_runs_leave_nothing(pairings):
-    cli("-m", "plain", QUESTION, "-n", "-o", "max_tokens", "2")
-    assert receipts(pairings) == []
+    assert run_process("-m", "plain", QUESTION, "-n", "-o", "max_tokens", "2").printed
+    assert logged_receipts() == []
 
 
 def test_history_reaches_the_model(pairings):
-    cli("-m", "plain", "My name is Ada. Say hello.", "-o", "max_tokens", "12")
-    cli("-m", "plain", "-c", "What is my name?", "-o", "max_tokens", "12")
-    first, second = receipts(pairings)
+    run_process("-m", "plain", "My name is Ada. Say hello.", "-o", "max_tokens", "12")
+    run_process("-m", "plain", "-c", "What is my name?", "-o", "max_tokens", "12")
+    first, second = logged_receipts()
     alone = 5
     assert second["tokens"]["prompt"] > first["tokens"]["prompt"] + first["tokens"]["completion"]
     assert second["tokens"]["completion"] >= alone
@@ -123,8 +74,6 @@ def test_a_system_prompt_replaces_the_earlier_one(pairings):
     conversation.prompt("Hi", system="Be brief.", max_tokens=2).text()
     response = conversation.prompt("Hi again", system="Be rude.", max_tokens=2)
     response.text()
-    from llm_specdec.prompting.chat import messages_for
-
     messages = messages_for(response.prompt, None)
     assert [m["content"] for m in messages if m["role"] == "system"] == ["Be rude."]
 
@@ -166,20 +115,11 @@ def test_weights_load_once_a_process(pairings):
 def test_the_receipt_names_the_tokens_by_their_hash(pairings):
     response = llm.get_model("plain").prompt(QUESTION)
     text = response.text()
-    from llm_specdec.backends.local import sessions
-    from llm_specdec.engine.session import Weights
-
-    loaded = sessions.load(Weights(_target(pairings)))
+    target = hub.locate(registry.load().pairing("plain").target)
+    loaded = sessions.load(Weights(target))
     ids = loaded.tokenizer.encode(text, add_special_tokens=False)
     end = loaded.tokenizer.eos_token_id
     assert receipt_of(response)["completion_sha256"] == sha256_of([*ids, end])
-
-
-def _target(folder):
-    from llm_specdec import hub
-    from llm_specdec.pairings import registry
-
-    return hub.locate(registry.load().pairing("plain").target)
 
 
 def test_draft_false_runs_the_target_alone(pairings):
@@ -199,24 +139,21 @@ def test_draft_false_runs_the_target_alone(pairings):
         (["-m", "plain", "hi", "-o", "thinking", "on"], "knows no thinking"),
         (["-m", "plain", "hi", "-o", "chat_template_kwargs", '{"x": 1}'], "no argument 'x'"),
         (["-m", "small/mute", "hi", "-s", "Be brief."], "leave -s out"),
-        (["-m", "plain", "word " * 9000], "shorten it\n"),
+        (["-m", "plain", "word " * 9000], ": shorten it"),
         (["-m", "plain", "hi", "-o", "logit_bias", '{"999999": 1}'], "no token 999999"),
         (["-m", "plain", "\udcff"], "not UTF-8"),
         (["-m", "nobody", "hi"], "nobody"),
     ],
 )
 def test_bad_input_is_one_line_and_no_traceback(pairings, arguments, says):
-    run = cli(*arguments, stdin="", check=False)
-    assert run.returncode in (1, 2)
-    assert run.stdout == ""
-    assert len(run.stderr.strip().splitlines()) == 1
-    assert says in run.stderr
-    assert "Traceback" not in run.stderr
+    run = run_process(*arguments)
+    assert run.exit_code in (1, 2) and run.stdout == ""
+    assert says in run.error
 
 
 def test_an_interrupt_keeps_and_logs_what_was_said(pairings):
     process = subprocess.Popen(
-        [sys.executable, "-m", "llm", "-m", "plain", "Write a long story about the sea."],
+        [*LLM, "-m", "plain", "Write a long story about the sea."],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -226,33 +163,27 @@ def test_an_interrupt_keeps_and_logs_what_was_said(pairings):
     process.send_signal(signal.SIGINT)
     rest, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    (receipt,) = receipts(pairings)
+    (receipt,) = logged_receipts()
     assert receipt["finish_reason"] == "interrupted"
     assert receipt["tokens"]["completion"] > 0
     assert len(said + rest) > 20
 
 
 def test_a_broken_pipe_ends_quietly(pairings):
-    command = f"{sys.executable} -m llm -m plain 'Write a long story about the sea.' | head -c 10"
+    command = f"{shlex.join(LLM)} -m plain 'Write a long story about the sea.' | head -c 10"
     run = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=300)
     assert len(run.stdout) == 10
     assert run.stderr == ""
 
 
-def test_a_broken_pairing_is_warned_of_once_a_command(llm_user):
-    folder = llm_user / "specdec"
-    folder.mkdir()
-    (folder / "specdec.toml").write_text("[pairings.bad]\ntarget = 3\n")
-    run = cli("-m", "bad", "hi", check=False)  # llm lists its models several times
-    assert run.returncode != 0
+def test_a_broken_pairing_is_warned_of_once_a_command():
+    write_registry("[pairings.bad]\ntarget = 3\n")
+    run = run_process("-m", "bad", "hi")  # llm lists its models several times
+    assert run.exit_code != 0
     assert run.stderr.count("pairings.bad.target") == 1
 
 
-def test_a_broken_registry_leaves_other_models_alone(llm_user):
-    folder = llm_user / "specdec"
-    folder.mkdir()
-    (folder / "specdec.toml").write_text("[pairings.x\n")
-    run = cli("models")
-    assert "gpt-4o" in run.stdout
-    assert len(run.stderr.strip().splitlines()) == 1
-    assert "line 1" in run.stderr
+def test_a_broken_registry_leaves_other_models_alone():
+    write_registry("[pairings.x\n")
+    run = run_process("models")
+    assert "gpt-4o" in run.printed and "line 1" in run.error

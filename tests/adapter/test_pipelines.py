@@ -1,7 +1,5 @@
 """In a pipeline: stdout is the answer, everything else is on stderr, and bad input ends early."""
 
-import os
-import subprocess
 import sys
 
 import llm
@@ -11,38 +9,29 @@ from llm_specdec.backends.local import loading
 from llm_specdec.console import notices
 from llm_specdec.engine.hardware import blas
 from tests.support import chains
+from tests.support.command_line import Done, run_process, write_registry
 
 HI = ["<|hi|>", "Hello", " you."]
 
 
 @pytest.fixture
-def chain(llm_user, tmp_path):
+def chain(tmp_path):
     chains.write(tmp_path / "chain", [HI], chains.template({}, "<|hi|>"))
-    (llm_user / "specdec").mkdir()
-    (llm_user / "specdec" / "specdec.toml").write_text(
+    write_registry(
         f'[pairings.chain]\ntarget = "{tmp_path / "chain"}"\n'
         "[pairings.chain.settings]\ncontext = 8192\n"
     )
 
 
-def cli(*arguments, stdin):
-    return subprocess.run(
-        [sys.executable, "-m", "llm", *arguments],
-        input=stdin,
-        capture_output=True,
-        env={**os.environ, "LLM_RAISE_ERRORS": ""},
-    )
-
-
 def test_stdin_and_argument_are_one_prompt_and_stdout_is_the_answer(chain):
-    run = cli("-m", "chain", "Sum up", stdin="das Wort für 🐼".encode())
-    assert (run.returncode, run.stdout, run.stderr) == (0, b"Hello you.\n", b"")
+    run = run_process("-m", "chain", "Sum up", stdin="das Wort für 🐼".encode())
+    assert run == Done(0, "Hello you.\n", "")
 
 
 def test_what_is_no_utf_8_is_refused(chain):
-    run = cli("-m", "chain", stdin=b"caf\xe9 \xff")
-    assert (run.returncode, run.stdout) == (1, b"")
-    assert run.stderr == b"Error: the prompt is not UTF-8: convert it, with iconv for example\n"
+    run = run_process("-m", "chain", stdin=b"caf\xe9 \xff")
+    assert (run.exit_code, run.stdout) == (1, "")
+    assert run.stderr == "Error: the prompt is not UTF-8: convert it, with iconv for example\n"
 
 
 @pytest.mark.parametrize("size", [8192, 1_000_000])
@@ -69,11 +58,8 @@ def test_a_warning_comes_once_a_process_and_on_stderr(capsys):
 )
 def test_a_blas_that_was_named_and_is_not_there_is_a_warning_of_prompts(chain, monkeypatch):
     monkeypatch.setenv("LLM_SPECDEC_BLAS", "/no/such/file")
-    run = cli("chat", "-m", "chain", stdin=b"hi\nhi again\nexit\n")
-    assert run.returncode == 0 and run.stdout.count(b"Hello you.") == 2
-    said = run.stderr.decode().splitlines()
-    assert len(said) == 1 and said[0].startswith(
-        "Warning: LLM_SPECDEC_BLAS is not used: /no/such/file: cannot open"
-    )
-    assert said[0].endswith("; correct or unset LLM_SPECDEC_BLAS")
-    assert cli("--help", stdin=b"").stderr == b""
+    run = run_process("chat", "-m", "chain", stdin=b"hi\nhi again\nexit\n")
+    assert run.exit_code == 0 and run.stdout.count("Hello you.") == 2
+    assert run.error.startswith("Warning: LLM_SPECDEC_BLAS is not used: /no/such/file: cannot open")
+    assert run.error.endswith("; correct or unset LLM_SPECDEC_BLAS")
+    assert run_process("--help").stderr == ""

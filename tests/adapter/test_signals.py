@@ -1,16 +1,14 @@
 """Signals to a whole `llm` process: it ends soon, and what was said is logged."""
 
-import json
-import os
 import random
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 
 from tests.support import chains
+from tests.support.command_line import LLM, logged_turns, write_registry
 
 LOOP = ["<|loop|>", "round", " and", " about", ","]
 SOON = 10  # seconds; an idle machine takes less than one
@@ -19,11 +17,10 @@ ENDS = {0, 1, 129, 130, 143, -signal.SIGHUP, -signal.SIGINT, -signal.SIGTERM}
 
 
 @pytest.fixture
-def llm(llm_user, tmp_path):
+def llm(tmp_path):
     """Start an llm command with a model whose answer never ends."""
     chains.write(tmp_path / "chain", [[*LOOP, LOOP[1]]], chains.template({}, "<|loop|>"))
-    (llm_user / "specdec").mkdir()
-    (llm_user / "specdec" / "specdec.toml").write_text(
+    write_registry(
         f'[pairings.chain]\ntarget = "{tmp_path / "chain"}"\n'
         "[pairings.chain.settings]\ncontext = 200000\n"
     )
@@ -31,11 +28,10 @@ def llm(llm_user, tmp_path):
 
     def start(*arguments):
         process = subprocess.Popen(
-            [sys.executable, "-m", "llm", *arguments],
+            [*LLM, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "LLM_RAISE_ERRORS": ""},
         )
         started.append(process)
         return process
@@ -47,10 +43,7 @@ def llm(llm_user, tmp_path):
 
 
 def answers():
-    run = subprocess.run(
-        [sys.executable, "-m", "llm", "logs", "--json", "-n", "0"], capture_output=True, text=True
-    )
-    turns = json.loads(run.stdout) if run.stdout.strip() else []
+    turns = logged_turns()
     return [(turn["response"], turn["response_json"]["specdec"]["finish_reason"]) for turn in turns]
 
 

@@ -2,13 +2,13 @@ import re
 
 import pytest
 
+from llm_specdec.bench import report
 from llm_specdec.bench.results import redact
 from llm_specdec.bench.runs import perform
 from llm_specdec.bench.store import Store
-from tests.bench.test_runs import SEED
-from tests.support.scripted_bench import Scripted, plan, progress
+from tests.support.scripted_bench import SEED, Scripted, plan, progress
 
-report = pytest.importorskip("llm_specdec.bench.report")
+# What draws the charts is an optional part of the installation.
 Figure = pytest.importorskip("matplotlib.figure").Figure
 
 

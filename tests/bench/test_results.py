@@ -5,8 +5,7 @@ import pytest
 from llm_specdec.bench.results import redact
 from llm_specdec.bench.runs import perform
 from llm_specdec.bench.store import Store
-from tests.bench.test_runs import SEED
-from tests.support.scripted_bench import Scripted, plan, progress
+from tests.support.scripted_bench import SEED, Scripted, plan, progress
 
 
 @pytest.fixture

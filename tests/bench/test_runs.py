@@ -4,9 +4,7 @@ import pytest
 
 from llm_specdec.bench.runs import perform
 from llm_specdec.bench.store import Store
-from tests.support.scripted_bench import Scripted, plan, progress
-
-SEED = {"none": [16.9, 16.0, 17.2], "qwen": [35.8, 40.6, 39.7]}
+from tests.support.scripted_bench import SEED, Scripted, plan, progress
 
 
 @pytest.fixture

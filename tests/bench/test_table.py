@@ -3,8 +3,7 @@ import pytest
 from llm_specdec.bench import table
 from llm_specdec.bench.runs import perform
 from llm_specdec.bench.store import Store
-from tests.bench.test_runs import SEED
-from tests.support.scripted_bench import Scripted, plan, progress
+from tests.support.scripted_bench import SEED, Scripted, plan, progress
 
 
 def bench(tmp_path, engine, **options):

@@ -12,6 +12,7 @@ from llm_specdec.cli.output import print_json, show_value, table, warn
 from llm_specdec.console import text
 from llm_specdec.errors import LONGEST, CheckpointError
 from tests.support.checkpoints import write_model
+from tests.support.command_line import specdec
 
 TITLE, COLOUR, BACKWARDS = "\x1b]0;owned\x07", "\x9b31m", "\u202etxt.exe"
 HOSTILE = f"{TITLE}{COLOUR}{BACKWARDS}\r\x00\x7f\u2028\u2066\ud800"
@@ -61,12 +62,10 @@ def test_whatever_a_command_prints_is_clean():
 
 @pytest.mark.parametrize("field", ["model_file", "architectures", "rope"])
 def test_a_hostile_config_cannot_command_the_terminal(tmp_path, field):
-    import llm.cli
-
     folder = tmp_path / "two\nlines\x1b[31m"
     value = [HOSTILE[:-1]] if field == "architectures" else HOSTILE[:-1]
     write_model(folder, {field: value, "model_type": "llama"})
     for more in ([], ["--json"]):
-        result = CliRunner().invoke(llm.cli.cli, ["specdec", "inspect", str(folder), *more])
-        assert harmless(result.output)
+        result = specdec("inspect", folder, *more)
+        assert harmless(result.stdout) and harmless(result.stderr)
         assert result.exit_code == 0

@@ -16,7 +16,7 @@ from llm_specdec.engine.request import Request, RunStats
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.errors import UsageError
 from llm_specdec.prompting.sections import Sections
-from tests.constraints.test_grammar import PERSON, ids
+from tests.support.schemas import PERSON, ids
 
 THINK, END, CHANNEL, FINAL = 500, 501, 502, 503  # tokens that the tokenizer's JSON has no use for
 ONE = Sections(think_start=(THINK,), think_end=(END,))

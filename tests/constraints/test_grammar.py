@@ -13,16 +13,7 @@ from llm_specdec.constraints.masks import tokens_of
 from llm_specdec.engine.request import RunStats
 from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.errors import UnsupportedError, UsageError
-
-PERSON = {
-    "type": "object",
-    "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
-    "required": ["name", "age"],
-}
-
-
-def ids(text):
-    return schema_runs.tokenizer().encode(text)
+from tests.support.schemas import PERSON, ids
 
 
 def fed(text, schema=PERSON, max_tokens=1000):

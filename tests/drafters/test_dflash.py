@@ -11,7 +11,7 @@ from fixtures.dflash_checkpoints import HIDDEN, VOCAB, Lender, config, save, sma
 from llm_specdec.drafters.common import shortlist
 from llm_specdec.drafters.dflash import drafter as dflash
 from llm_specdec.errors import CheckpointError, PairingError
-from tests.drafters.test_dflash_maths import (
+from tests.support.dflash import (
     LAYOUTS,
     SLIDING,
     Recorder,

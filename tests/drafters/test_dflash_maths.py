@@ -1,68 +1,14 @@
 """Proposals against an independent float64 reference, whatever way the context arrived."""
 
-from typing import Any
-
 import mlx.core as mx
 import numpy as np
 import pytest
 
-from fixtures.dflash_checkpoints import HIDDEN, LAYER_IDS, VOCAB, Lender, config, save, weights
+from fixtures.dflash_checkpoints import Lender, config, save, weights
 from llm_specdec.drafters.dflash import drafter as dflash
 from llm_specdec.drafters.dflash.model import best
-from llm_specdec.engine.drafter import Proposal
 from tests.support import dflash_naive as naive
-
-SLIDING: dict[str, Any] = {"layer_types": ["sliding_attention"] * 2, "sliding_window": 12}
-LAYOUTS: dict[str, dict[str, Any]] = {
-    "full": {},
-    "full-causal": {"is_causal": True},
-    "sliding": SLIDING,
-    "sliding-not-causal": {**SLIDING, "is_causal": False},
-    "mixed": {**SLIDING, "layer_types": ["sliding_attention", "full_attention"]},
-    "scales": {
-        "final_logit_softcapping": 4.0,
-        "output_multiplier": 1.5,
-        "input_embedding_scale": 2.0,
-    },
-    "linear-rope": {"rope_scaling": {"type": "linear", "factor": 2.0}},
-}
-
-
-class Recorder:
-    """Draws greedily and keeps the logits it was shown."""
-
-    def __init__(self, plain: bool = False) -> None:
-        self.plain = plain
-        self.rows: list[np.ndarray] = []
-
-    def one(self, logits, drafted):
-        self.rows.append(np.array(logits))
-        return mx.argmax(logits).astype(mx.int32)
-
-    def block(self, logits):
-        self.rows = list(np.array(logits))
-        return mx.argmax(logits, axis=-1).astype(mx.int32)
-
-    def proposal(self, tokens):
-        return Proposal(tokens)
-
-
-def conversation(length: int = 60, seed: int = 3):
-    """Tokens c[0..length] and the hidden states of positions 0..length - 1."""
-    rng = np.random.default_rng(seed)
-    taps = rng.normal(0, 1, (length, HIDDEN * len(LAYER_IDS))).astype(np.float32)
-    return rng.integers(0, VOCAB, length + 1).tolist(), taps
-
-
-def tell(drafter, tokens, taps, start, stop):
-    rows = mx.array(taps[start:stop])
-    hidden = {tap: rows[:, i * HIDDEN : (i + 1) * HIDDEN] for i, tap in enumerate(LAYER_IDS)}
-    drafter.extend(tokens[start + 1 : stop + 1], hidden)
-
-
-def proposed(drafter, k, draw) -> list[int]:
-    tokens: list[int] = drafter.propose(k, draw).tokens.tolist()
-    return tokens
+from tests.support.dflash import LAYOUTS, Recorder, conversation, proposed, tell
 
 
 @pytest.mark.parametrize("steps", [[40], [1] * 8, [25, 1, 1, 4, 2, 6]])

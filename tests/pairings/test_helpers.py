@@ -1,20 +1,19 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import click
 import llm
 import pytest
-from click.testing import CliRunner
 from llm.cli import cli
 from llm.plugins import pm
 
 from llm_specdec.pairings import helpers
 from llm_specdec.pairings.registry import Registry
 from tests.support.checkpoints import write_json, write_model, write_safetensors
+from tests.support.command_line import LLM, run, write_registry
 
 DRAFTER = "z-lab/Tiny-DFlash"
 
@@ -37,7 +36,7 @@ class OtherPlugin:
 
 
 @pytest.fixture
-def others(llm_user, monkeypatch, tmp_path):
+def others(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     llm.get_models()  # load the real plugins first
     plugin = OtherPlugin()
@@ -47,11 +46,10 @@ def others(llm_user, monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def registry(llm_user, tmp_path):
+def registry(tmp_path):
     def write(more=""):
-        (llm_user / "specdec").mkdir(exist_ok=True)
         target = write_model(tmp_path / "target")
-        (llm_user / "specdec" / "specdec.toml").write_text(
+        write_registry(
             f'{more}\n[pairings.pair]\ntarget = "{target}"\n'
             f'drafter = "{DRAFTER}"\nkind = "dflash"\n'
         )
@@ -60,53 +58,47 @@ def registry(llm_user, tmp_path):
     return write
 
 
-def run(*arguments):
-    done = CliRunner().invoke(cli, arguments, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
 @pytest.mark.parametrize("command", [("models",), ("models", "list"), ("models", "-q", "tiny")])
 def test_a_registered_drafter_of_another_plugin_is_not_listed(others, registry, command):
-    listed = run(*command)
+    listed = run(*command).printed
     assert "acme/Tiny-Chat" in listed
     assert DRAFTER not in listed
 
 
 def test_the_json_listing_leaves_it_out_too(others, registry):
-    ids = [model["model_id"] for model in json.loads(run("models", "--json"))]
+    ids = [model["model_id"] for model in json.loads(run("models", "--json").printed)]
     assert "pair" in ids
     assert DRAFTER not in ids
 
 
 @pytest.mark.parametrize("name", [DRAFTER, "td"])
 def test_a_hidden_helper_still_runs_by_name(others, registry, name):
-    assert run("-m", name, "hello", "-n").strip() == f"{DRAFTER} speaking"
-    assert DRAFTER in run("models", "-m", name)
+    assert run("-m", name, "hello", "-n").printed.strip() == f"{DRAFTER} speaking"
+    assert DRAFTER in run("models", "-m", name).printed
 
 
 def test_a_search_never_picks_a_helper(others, registry):
-    assert run("-q", "tiny", "hello", "-n").strip() == "acme/Tiny-Chat speaking"
+    assert run("-q", "tiny", "hello", "-n").printed.strip() == "acme/Tiny-Chat speaking"
 
 
 def test_hide_helpers_false_shows_them(others, registry):
     registry("hide_helpers = false")
-    assert DRAFTER in run("models")
+    assert DRAFTER in run("models").printed
 
 
 def test_a_drafter_that_is_some_pairings_target_is_a_model(others, registry, llm_user):
     with (llm_user / "specdec" / "specdec.toml").open("a") as file:
         file.write(f'[pairings.alone]\ntarget = "{DRAFTER}"\n')
-    assert DRAFTER in run("models")
+    assert DRAFTER in run("models").printed
 
 
 def test_an_unregistered_drafter_is_known_by_its_files(others, llm_user):
-    assert DRAFTER in run("models")
+    assert DRAFTER in run("models").printed
     snapshot = others / "models--z-lab--Tiny-DFlash" / "snapshots" / "abc"
     write_json(snapshot / "config.json", {"dflash_config": {}})
     shapes = {"fc.weight": ("F16", (4, 4)), "hidden_norm.weight": ("F16", (4,))}
     write_safetensors(snapshot / "model.safetensors", shapes)
-    assert DRAFTER not in run("models")
+    assert DRAFTER not in run("models").printed
 
 
 def test_programs_that_ask_llm_itself_find_every_model(others, registry):
@@ -149,7 +141,7 @@ def test_a_plugin_that_is_installed_is_treated_the_same(registry, llm_user, tmp_
     path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
 
     def shell(*arguments):
-        command = [sys.executable, "-m", "llm", *arguments]
+        command = [*LLM, *arguments]
         environment = {**os.environ, "PYTHONPATH": path}
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL

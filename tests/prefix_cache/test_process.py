@@ -1,32 +1,26 @@
 """The prefix cache through llm: in a chat, across processes, and where nothing may be kept."""
 
-import json
-import os
-import sqlite3
-import subprocess
-import sys
-
 import click
 import llm
 import numpy as np
 import pytest
-from llm.cli import cli as llm_cli
+from llm.cli import cli
 
 from fixtures import zoo
 from llm_specdec.console import notices
 from llm_specdec.prefix_cache import process
 from llm_specdec.prefix_cache.disk import read_head
+from tests.support.command_line import run_process, write_registry
 from tests.support.disks import read_only, small
+from tests.support.receipts import logged_receipts, receipt_of
 
 WORDS = " ".join(f"w{number % 60}" for number in range(40))  # 40 tokens and more: worth keeping
 QUESTION = f"{WORDS} w7"
 
 
 @pytest.fixture
-def tiny(llm_user, tmp_path):
+def tiny(tmp_path):
     """Random models as pairings: `tiny` cuts its states anywhere, `hybrid` cannot."""
-    folder = llm_user / "specdec"
-    folder.mkdir()
     tables = ['[cache]\nlimit = "1GB"\n']
     for name, family in (("tiny", "qwen3"), ("hybrid", "qwen3_5")):
         target = zoo.write(family, tmp_path / name)
@@ -34,21 +28,14 @@ def tiny(llm_user, tmp_path):
             f'[pairings.{name}]\ntarget = "{target}"\ndrafter = "lookup"\n'
             f"[pairings.{name}.settings]\ndraft_tokens = 3\nmax_tokens = 12\ncontext = 512\n"
         )
-    (folder / "specdec.toml").write_text("".join(tables))
-    with click.Context(llm_cli).scope():  # as in a command of llm, which logs what was said
+    folder = write_registry("".join(tables)).parent
+    with click.Context(cli).scope():  # as in a command of llm, which logs what was said
         yield folder
 
 
 def asked(model, question, **options):
     response = llm.get_model(model).prompt(question, **options)
     return receipt_of(response), response.token_details
-
-
-def receipt_of(response):
-    response.text()
-    logged = response.response_json
-    assert logged is not None
-    return logged["specdec"]
 
 
 def entries(folder):
@@ -155,28 +142,21 @@ def test_the_hot_tier_follows_its_limit(tiny):
     assert process.hot().nbytes == 0
 
 
-def cli(*arguments):
-    run = subprocess.run(
-        [sys.executable, "-m", "llm", *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "LLM_RAISE_ERRORS": ""},
-    )
-    assert (run.returncode, run.stderr) == (0, "")
-    return run.stdout
+def quietly(*arguments):
+    """What an llm command in another process prints, which says nothing else."""
+    done = run_process(*arguments)
+    assert done.stderr == ""
+    return done.printed
 
 
 def test_another_process_begins_with_what_is_on_disk(tiny):
     answers = [
-        cli("-m", "hybrid", QUESTION, "-n"),
-        cli("-m", "hybrid", QUESTION),
-        cli("-m", "hybrid", QUESTION, "--no-stream"),
+        quietly("-m", "hybrid", QUESTION, "-n"),
+        quietly("-m", "hybrid", QUESTION),
+        quietly("-m", "hybrid", QUESTION, "--no-stream"),
     ]
     assert len(set(answers)) == 1
-    with sqlite3.connect(tiny.parent / "logs.db") as db:
-        rows = db.execute("select response_json from turns order by id").fetchall()
-    cold, warm = (json.loads(row[0])["specdec"]["tokens"] for row in rows)
+    cold, warm = (receipt["tokens"] for receipt in logged_receipts())
     assert cold["cached"] == 0 and warm["cached"] == warm["prompt"] - 1
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in entries(tiny))
 
@@ -188,16 +168,16 @@ def bytes_of(folder):
 @pytest.mark.parametrize("off", ["-n", "llm logs off"])
 def test_what_is_not_logged_leaves_no_token_on_disk(tiny, off):
     """Searched for as the bytes in which the logged run stores them."""
-    cli("-m", "tiny", " ".join(reversed(WORDS.split())))
+    quietly("-m", "tiny", " ".join(reversed(WORDS.split())))
     assert len(entries(tiny)) == 1
     if off == "-n":
-        cli("-m", "tiny", QUESTION, "-n")
+        quietly("-m", "tiny", QUESTION, "-n")
     else:
-        cli("logs", "off")
-        cli("-m", "tiny", QUESTION)
-        cli("logs", "on")
+        quietly("logs", "off")
+        quietly("-m", "tiny", QUESTION)
+        quietly("logs", "on")
     before, known = bytes_of(tiny.parent), entries(tiny)
-    cli("-m", "tiny", QUESTION)
+    quietly("-m", "tiny", QUESTION)
     (new,) = set(entries(tiny)) - set(known)
     with new.open("rb") as file:
         _, tokens = read_head(file)

@@ -4,16 +4,20 @@ Every test has a user folder of its own (`llm_user` in conftest.py): nothing her
 developer's.
 """
 
+import json
 import subprocess
 import sys
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner
 from llm.cli import cli
 
 from llm_specdec.pairings import registry
+
+LLM = [sys.executable, "-m", "llm"]
 
 Argument = str | int | PathLike[str]
 
@@ -25,6 +29,12 @@ class Done:
     exit_code: int
     stdout: str
     stderr: str
+
+    @property
+    def printed(self) -> str:
+        """What a command that succeeded wrote on stdout."""
+        assert self.exit_code == 0, self
+        return self.stdout
 
     @property
     def error(self) -> str:
@@ -46,14 +56,19 @@ def specdec(*arguments: Argument) -> Done:
 
 def run_process(*arguments: Argument, stdin: bytes = b"") -> Done:
     """An llm command in a process of its own."""
-    command = [sys.executable, "-m", "llm", *map(str, arguments)]
-    done = subprocess.run(command, input=stdin, capture_output=True)
+    done = subprocess.run([*LLM, *map(str, arguments)], input=stdin, capture_output=True)
     return _without_traceback(Done(done.returncode, done.stdout.decode(), done.stderr.decode()))
 
 
 def _without_traceback(done: Done) -> Done:
     assert "Traceback" not in done.stderr, done.stderr
     return done
+
+
+def logged_turns() -> list[dict[str, Any]]:
+    """What `llm logs` says of every turn, oldest first."""
+    turns = json.loads(run("logs", "--json", "-n", "0").printed or "[]")
+    return sorted(turns, key=lambda turn: turn["id"])
 
 
 def write_registry(text: str) -> Path:

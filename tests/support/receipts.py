@@ -1,6 +1,8 @@
-"""Runs with known figures, and a model that logs a receipt through llm itself."""
+"""Runs with known figures, a model that logs a receipt through llm itself, and receipts read."""
 
 import dataclasses
+import json
+import sqlite3
 
 import llm
 
@@ -67,3 +69,18 @@ def log(path, model_id="qwen", prompt="hello", text="yes", **changes):
     response.text()
     response.log_to_db(sqlite_utils.Database(path))
     return response.id
+
+
+def receipt_of(response):
+    """The receipt of a response, which is read to its end."""
+    response.text()
+    logged = response.response_json
+    assert logged is not None
+    return logged["specdec"]
+
+
+def logged_receipts():
+    """The receipts in llm's log, oldest first."""
+    with sqlite3.connect(llm.user_dir() / "logs.db") as db:
+        rows = db.execute("select response_json from turns order by id").fetchall()
+    return [json.loads(row[0])["specdec"] for row in rows]

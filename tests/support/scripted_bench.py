@@ -7,6 +7,9 @@ from llm_specdec.bench.store import Asked
 from llm_specdec.receipts import Lane
 from tests.support.receipts import run
 
+# The founding note's decode rates: a gain of 131 %.
+SEED = {"none": [16.9, 16.0, 17.2], "qwen": [35.8, 40.6, 39.7]}
+
 CONDITIONS = {
     "machine": {"chip": "M4 Max", "cores": 16, "memory_bytes": 2**37, "system": "Darwin"},
     "state": {"load_1min": 0.2, "power": "mains", "memory_pressure": "normal",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from fixtures import chisquare, heads, parity, reference, zoo
+from fixtures import chisquare, dflash_checkpoints, heads, parity, reference, zoo
 from llm_specdec.drafters.common.language_model import load
 from llm_specdec.drafters.lookup.drafter import LookupDrafter
 from llm_specdec.drafters.model.drafter import ModelDrafter
@@ -19,7 +19,6 @@ from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.engine.target import Target
-from tests.drafters import test_dflash_engine
 
 
 @pytest.mark.parametrize("script", chisquare.SCRIPTS, ids=lambda s: s.name)
@@ -151,7 +150,13 @@ def test_a_whole_run_under_a_constraint_draws_from_what_is_allowed(lengths):
 
 
 def dflash(version, rows=0):
-    return lambda target: test_dflash_engine.drafter_for(target, version, head_rows=rows)
+    """Makes a drafter that reads the target's first layer and its last."""
+
+    def drafter_for(target):
+        ids = [0, len(target.model.layers) - 1]
+        return dflash_checkpoints.drafter_for(target, version, rows, target_layer_ids=ids)
+
+    return drafter_for
 
 
 DRAFTERS = {
