@@ -1,5 +1,6 @@
 """Signals to a whole `llm` process: it ends soon, and what was said is logged."""
 
+import os
 import random
 import signal
 import subprocess
