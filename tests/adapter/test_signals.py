@@ -7,6 +7,8 @@ import subprocess
 import time
 
 import pytest
+import sqlite_utils
+from llm.migrations import migrate
 
 from tests.support import chains
 from tests.support.command_line import LLM, logged_turns, write_registry
@@ -18,13 +20,15 @@ ENDS = {0, 1, 129, 130, 143, -signal.SIGHUP, -signal.SIGINT, -signal.SIGTERM}
 
 
 @pytest.fixture
-def llm(tmp_path):
+def llm(llm_user, tmp_path):
     """Start an llm command with a model whose answer never ends."""
     chains.write(tmp_path / "chain", [[*LOOP, LOOP[1]]], chains.template({}, "<|loop|>"))
     write_registry(
         f'[pairings.chain]\ntarget = "{tmp_path / "chain"}"\n'
         "[pairings.chain.settings]\ncontext = 200000\n"
     )
+    # Interrupted while it makes its log, llm leaves one that it can neither read nor mend.
+    migrate(sqlite_utils.Database(llm_user / "logs.db"))
     started = []
 
     def start(*arguments):

@@ -2,14 +2,15 @@ import re
 
 import pytest
 
+pytest.importorskip("matplotlib", reason="pip install 'llm-specdec[report]'")
+
+from matplotlib.figure import Figure
+
 from llm_specdec.bench import report
 from llm_specdec.bench.results import redact
 from llm_specdec.bench.runs import perform
 from llm_specdec.bench.store import Store
 from tests.support.scripted_bench import SEED, Scripted, plan, progress
-
-# What draws the charts is an optional part of the installation.
-Figure = pytest.importorskip("matplotlib.figure").Figure
 
 
 @pytest.fixture
