@@ -1,5 +1,6 @@
 """One prompt's way through a backend: plan, request, events as llm's, receipt."""
 
+import contextlib
 import functools
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -7,14 +8,17 @@ from typing import Any
 import llm
 from llm.parts import StreamEvent
 
-from llm_specdec import receipts, settings
+from llm_specdec import files, receipts, settings
 from llm_specdec.adapter.events import as_llms, request_of
 from llm_specdec.adapter.model_thread import Job
-from llm_specdec.adapter.options import log_database, told_apart
+from llm_specdec.adapter.options import llm_command, log_database, told_apart
 from llm_specdec.backends import Event, Notice, Plan, Result, Started, execute, plan
 from llm_specdec.backends.notices import show
 from llm_specdec.console.notices import warn
+from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import Pairing
+
+LONG_LOAD = 2000.0  # ms, after which a user is told of `llm specdec keep`
 
 
 class Answer:
@@ -38,6 +42,9 @@ class Answer:
         self._model_id, self._pairing, self._profile = model_id, pairing, profile
         self._prompt, self._response = prompt, response
         self._log = log_database()
+        self._commanded = llm_command() is not None
+        # From Python a worker is used only where the prompt or the pairing asks for it.
+        self._keep_alive = registry.load().keep_alive if self._commanded else "0"
         _warn(self._resolution, prompt)
 
     def stream(self, job: Job) -> Generator[StreamEvent, None, None]:
@@ -52,6 +59,7 @@ class Answer:
                     show(event)
                 case Result():
                     self._leave_receipt(event)
+                    self._say_of_keep(event)
                     break
                 case _:
                     yield from as_llms(event, self._response)
@@ -65,7 +73,20 @@ class Answer:
             self._model_id,
             log=llm.user_dir() / "logs.db",
             keeps_on_disk=self._log is not None,
+            keep_alive=self._keep_alive,
         )
+
+    def _say_of_keep(self, result: Result) -> None:
+        """Once ever, where loading was waited for: that it need not be."""
+        said = registry.default_path().with_name("said-of-keep")
+        long = result.phases_ms.get("load", 0.0) > LONG_LOAD
+        if long and self._commanded and self._keep_alive == "0" and not said.exists():
+            warn(
+                f"loading took {result.phases_ms['load'] / 1000:.0f} s: `llm specdec keep 10m` "
+                "keeps the model in memory for the next command (this is said once)"
+            )
+            with contextlib.suppress(OSError):
+                files.make_private(said)
 
     def _leave_receipt(self, result: Result) -> None:
         """Set usage and response_json, also where the run ended early: llm logs an interrupted

@@ -14,7 +14,7 @@ from llm_specdec.drafters.table import KINDS, NONE, words
 from llm_specdec.errors import UsageError
 from llm_specdec.pairings.registry import Pairing
 from llm_specdec.receipts import Lane
-from llm_specdec.settings import Resolution
+from llm_specdec.settings import Resolution, seconds
 
 WORTH_MEASURING = 64  # tokens; a shorter answer is over before measured costs could help
 
@@ -28,6 +28,8 @@ class Plan:
     costs: whether what rounds cost is asked for and, where nothing is stored, measured.
     prior: (accepted, drafted) by position in a draft, of earlier runs.
     keeps_on_disk: whether states of this prompt may be written to the prefix cache's folder.
+    keep_alive: seconds that a resident worker keeps the weights afterwards; 0: there is none,
+    None: for ever.
     """
 
     model_id: str
@@ -46,6 +48,7 @@ class Plan:
     costs: Literal["none", "stored", "measured"] = "none"
     prior: tuple[tuple[int, int], ...] = ()
     keeps_on_disk: bool = False
+    keep_alive: float | None = 0.0
 
     def context(self, native: int) -> int:
         """Tokens that prompt and answer may have together, of a model made for `native`.
@@ -68,11 +71,13 @@ def plan(
     model_id: str = "",
     log: Path | None = None,
     keeps_on_disk: bool = False,
+    keep_alive: str = "0",
 ) -> Plan:
     """What a prompt of this pairing and profile will run.
 
     log: llm's log, whose runs are the prior; not with a seed of the user's own, whose text must
-    not depend on what was logged before. Raises HubError where files are missing.
+    not depend on what was logged before. keep_alive: where no layer sets it.
+    Raises HubError where files are missing.
     """
     lane, values = lane_of(pairing, resolution), resolution.values
     drafts, seed = lane.state == "drafting", values["seed"]
@@ -95,6 +100,7 @@ def plan(
         costs=_costs(values) if drafts else "none",
         prior=tuple(receipts.acceptance(log, pairing.name)) if asks_log and log else (),
         keeps_on_disk=keeps_on_disk,
+        keep_alive=seconds(values["keep_alive"] or keep_alive),
     )
 
 
@@ -115,8 +121,12 @@ def lane_of(pairing: Pairing, resolution: Resolution) -> Lane:
 
 
 def effective(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings in effect, those that are not set left out."""
-    return {name: value for name, value in values.items() if value or value == 0}
+    """The settings in effect on an answer, those that are not set left out."""
+    return {
+        name: value
+        for name, value in values.items()
+        if (value or value == 0) and name != "keep_alive"
+    }
 
 
 def _costs(values: Mapping[str, Any]) -> Literal["none", "stored", "measured"]:

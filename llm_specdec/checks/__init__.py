@@ -3,11 +3,12 @@
 installation   versions, device, space, logging
 registered     the registry, and the settings and verdicts in it
 models         a pairing's files, whether they fit each other, and memory
+workers        models that are kept in memory
 """
 
 from collections.abc import Callable
 
-from llm_specdec.checks import installation, registered
+from llm_specdec.checks import installation, registered, workers
 from llm_specdec.checks.finding import Finding, Findings, examine
 
 __all__ = ["CHECKS", "Finding", "examine"]
@@ -20,6 +21,7 @@ CHECKS: list[Callable[[], Findings]] = [
     registered.pairings,
     registered.shadowed,
     registered.stale_benches,
+    workers.resident,
     installation.disk,
     installation.logging,
 ]

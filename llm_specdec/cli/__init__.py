@@ -19,15 +19,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "Find what is broken, and how to fix it"),
     "enable": ("pairings", "Let a pairing draft again"),
     "explain": ("explain", "Show every setting of a model id and where it comes from"),
+    "keep": ("worker", "Keep models in memory between commands"),
     "list": ("pairings", "List the pairings"),
     "inspect": ("inspect", "Show what a model is, what it needs, which drafter fits"),
     "logs": ("logs", "Show rates and phases of the last runs"),
     "move": ("move", "Tell where a pairing's files are now"),
+    "ps": ("worker", "Show the models in memory"),
     "profile": ("profiles", "Make and change profiles, each a model id"),
     "remove": ("pairings", "Remove a pairing"),
     "rename": ("move", "Give a pairing another name"),
     "set": ("pairings", "Change settings of a pairing, for all its profiles"),
     "show": ("show", "Show everything that is stored for a pairing"),
+    "stop": ("worker", "Give the memory of models back"),
     "update": ("update", "Read the model card again and show what changed"),
 }
 

@@ -58,6 +58,7 @@ class Result:
     peak_memory_bytes: int | None = None
     reasoning_tokens: int = 0  # of the completion
     constraint: Mapping[str, Any] | None = None
+    worker: Mapping[str, Any] | None = None  # resident, pid, queued_ms; None in one's own process
 
 
 def payload(run: Result) -> dict[str, Any]:
@@ -112,6 +113,7 @@ def payload(run: Result) -> dict[str, Any]:
             "finish_reason": run.finish_reason,
             "peak_memory_bytes": run.peak_memory_bytes,
             **({"constraint": run.constraint} if run.constraint else {}),
+            **({"worker": run.worker} if run.worker else {}),
         }
     )
     return receipt

@@ -47,6 +47,10 @@ COLUMNS = {
     "completion_sha256": "completion_sha256",
     "peak_memory_bytes": "peak_memory_bytes",
     "reasoning_tokens": "tokens.reasoning",
+    "worker_resident": "worker.resident",
+    "queued_ms": "worker.queued_ms",
+    "draft_tokens": "sampling.draft_tokens",
+    "lane_reason": "lane.reason",
 }
 
 # Another plugin's malformed JSON in one row must not break the query for all.

@@ -5,7 +5,18 @@ known    the table of settings, `check` and `parse`
 layers   `resolve`: the value in effect, and all that it shadows
 """
 
-from llm_specdec.settings.forms import Choice, Flag, Form, Integer, Object, Size, Text, Texts
+from llm_specdec.settings.forms import (
+    Choice,
+    Duration,
+    Flag,
+    Form,
+    Integer,
+    Object,
+    Size,
+    Text,
+    Texts,
+    seconds,
+)
 from llm_specdec.settings.known import SETTINGS, check, parse
 from llm_specdec.settings.layers import (
     LAYERS,
@@ -23,6 +34,7 @@ __all__ = [
     "SETTINGS",
     "Against",
     "Choice",
+    "Duration",
     "Flag",
     "Form",
     "Integer",
@@ -38,4 +50,5 @@ __all__ = [
     "check",
     "parse",
     "resolve",
+    "seconds",
 ]

@@ -134,6 +134,29 @@ class Size:
         return self.check(text)
 
 
+class Duration:
+    """A time, kept as it was said; `seconds` gives its length."""
+
+    form = "a time such as 90s, 10m or 1h, 0, or forever"
+
+    def check(self, value: object) -> str:
+        text = str(value) if type(value) in (int, str) else ""
+        if text not in ("0", "forever") and not re.fullmatch(r"\d{1,6}[smhd]", text, re.ASCII):
+            raise ValueError
+        return text
+
+    def parse(self, text: str) -> str:
+        return self.check(text)
+
+
+def seconds(duration: str) -> float | None:
+    """The length of a checked `Duration`; None: for ever."""
+    if duration == "forever":
+        return None
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    return 0.0 if duration == "0" else float(duration[:-1]) * units[duration[-1]]
+
+
 class Texts:
     """A list of texts; one text alone is a list of one."""
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 from llm_specdec.errors import UsageError
 from llm_specdec.settings.forms import (
     Choice,
+    Duration,
     Flag,
     Form,
     Integer,
@@ -85,6 +86,12 @@ SETTINGS: dict[str, Setting] = {
     "draft_tokens": Setting(Integer(1, 64, "auto"), "auto", "tokens to draft per round"),
     "prefix_cache": Setting(
         Flag(), True, "reuse what an earlier prompt has in common; false reads everything again"
+    ),
+    "keep_alive": Setting(
+        Duration(),
+        None,
+        "keep the model in memory for so long after an answer (10m, 1h, 0, forever); "
+        "by default, as `llm specdec keep` says",
     ),
 }
 

@@ -29,13 +29,14 @@ DESIGNED = (
     "commit_ms other_ms ttft_ms wall_ms prefill_tps decode_tps end_to_end_tps finish_reason "
     "completion_sha256 peak_memory_bytes"
 )
+ADDED = "reasoning_tokens worker_resident queued_ms draft_tokens lane_reason"  # since then
 
 
 def test_the_view_gives_one_flat_row_a_run(path):
     assert ensure_view(path)
     turn = log(path, "qwen/reason", profile="reason")
     (row,) = rows(path, "select * from specdec_runs")
-    assert " ".join(row) == f"{DESIGNED} reasoning_tokens"
+    assert " ".join(row) == f"{DESIGNED} {ADDED}"
     assert (row["turn_id"], row["model"], row["profile"]) == (turn, "qwen/reason", "reason")
     receipt = specdec()
     assert row["decode_tps"] == receipt["rates"]["decode_tps"]

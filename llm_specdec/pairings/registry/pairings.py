@@ -69,13 +69,15 @@ class Pairing:
 @dataclass(frozen=True)
 class Registry:
     """What the file says; `problems` holds one line for each pairing that cannot be used.
-    cache: the limits in bytes that [cache] sets, of `limit` (disk) and `hot` (memory)."""
+    cache: the limits in bytes that [cache] sets, of `limit` (disk) and `hot` (memory).
+    keep_alive: how long a resident worker keeps a model that sets nothing of its own."""
 
     path: Path
     pairings: dict[str, Pairing] = field(default_factory=dict)
     hide_helpers: bool = True
     problems: dict[str, str] = field(default_factory=dict)
     cache: dict[str, int] = field(default_factory=dict)
+    keep_alive: str = "0"
 
     def ids(self) -> dict[str, tuple[Pairing, str | None]]:
         """Every llm model id → its pairing and profile (None: no profile)."""

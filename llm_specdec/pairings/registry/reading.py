@@ -41,7 +41,8 @@ def parse(text: str, path: Path) -> Registry:
             problems[name] = wrong.shown(path, text)
         else:
             taken |= dict.fromkeys((name, *found.aliases), name)
-    return Registry(path, pairings, top.get("hide_helpers", True), problems, cache)
+    hides, keep_alive = top.get("hide_helpers", True), top.get("keep_alive", "0")
+    return Registry(path, pairings, hides, problems, cache, keep_alive)
 
 
 class _Wrong(Exception):
@@ -103,6 +104,7 @@ class _Calibrated(_Table):
 
 _TOP: dict[str, settings.Form] = {
     "hide_helpers": settings.Flag(),
+    "keep_alive": settings.Duration(),
     "cache": _Table(),
     "pairings": _Table(),
 }

@@ -1,0 +1,170 @@
+"""Messages between client and worker: JSON of known length, over a socket of one user's own.
+
+A message is four bytes of length, big-endian, then a JSON object of that length. The first one
+of either side names the protocol. Everything sent is plain data that is checked as it is read.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import select
+import socket
+import struct
+import sys
+import threading
+import time
+from typing import Any
+
+import pydantic
+
+from llm_specdec import errors
+from llm_specdec.backends.events import (
+    Event,
+    Notice,
+    Reasoning,
+    Request,
+    Started,
+    Text,
+    Tokens,
+    ToolCall,
+)
+from llm_specdec.backends.planning import Plan
+from llm_specdec.receipts import Result
+
+PROTOCOL = 1
+LIMIT = 256 << 20  # bytes of a message; a prompt of a million tokens has some ten million
+
+Message = dict[str, Any]
+
+_EVENTS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (Started, Text, Reasoning, ToolCall, Tokens, Notice, Result)
+}
+
+
+class Closed(Exception):
+    """The other side is gone."""
+
+
+class BadMessage(Exception):
+    """What came is no message of this protocol."""
+
+
+class Channel:
+    """Messages over one connected socket. Threads may send at the same time."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._sending = threading.Lock()
+        self._received = bytearray()
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    def send(self, message: Message) -> None:
+        """Raises Closed."""
+        body = json.dumps(message).encode("ascii")
+        try:
+            with self._sending:
+                self._connection.sendall(struct.pack(">I", len(body)) + body)
+        except OSError as error:
+            raise Closed from error
+
+    def receive(self, seconds: float | None = None) -> Message | None:
+        """The next message; None where none is complete within `seconds`.
+
+        Raises Closed, BadMessage.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while (size := self._size()) is None or len(self._received) < 4 + size:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            try:
+                if not select.select([self._connection], [], [], left)[0]:
+                    return None
+                more = self._connection.recv(1 << 16)
+            except (OSError, ValueError) as error:  # closed by another thread
+                raise Closed from error
+            if not more:
+                raise Closed
+            self._received += more
+        body = bytes(self._received[4 : 4 + size])
+        del self._received[: 4 + size]
+        return _object(body)
+
+    def _size(self) -> int | None:
+        if len(self._received) < 4:
+            return None
+        size: int = struct.unpack(">I", self._received[:4])[0]
+        if size > LIMIT:
+            raise BadMessage(f"a message of {size:,} bytes")
+        return size
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+
+def _object(body: bytes) -> Message:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadMessage("no JSON") from error
+    if not isinstance(found, dict):
+        raise BadMessage("no JSON object")
+    return found
+
+
+def is_ours(connection: socket.socket) -> bool:
+    """Whether the process at the other end belongs to this user."""
+    if sys.platform == "linux":
+        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        _, user, _ = struct.unpack("3i", raw)
+    else:
+        # SOL_LOCAL and LOCAL_PEERCRED of <sys/un.h>; struct xucred begins with version and uid.
+        raw = connection.getsockopt(0, 1, 76)
+        _, user = struct.unpack_from("2I", raw)
+    return bool(user == os.getuid())
+
+
+def asked(plan: Plan, request: Request) -> Message:
+    return {"plan": dataclasses.asdict(plan), "request": dataclasses.asdict(request)}
+
+
+def read_asked(message: Message) -> tuple[Plan, Request]:
+    """Raises BadMessage."""
+    try:
+        plan = pydantic.TypeAdapter(Plan).validate_python(message["plan"])
+        return plan, pydantic.TypeAdapter(Request).validate_python(message["request"])
+    except (KeyError, pydantic.ValidationError) as error:
+        raise BadMessage("no plan and request") from error
+
+
+def event(found: Event) -> Message:
+    return {"event": type(found).__name__, **dataclasses.asdict(found)}
+
+
+def read_event(message: Message) -> Event:
+    """Raises BadMessage."""
+    fields = dict(message)
+    kind = _EVENTS.get(fields.pop("event", ""))
+    try:
+        if kind is None:
+            raise KeyError
+        found: Event = pydantic.TypeAdapter(kind).validate_python(fields)
+    except (KeyError, pydantic.ValidationError) as error:
+        raise BadMessage(f"no event: {message.get('event')}") from error
+    return found
+
+
+def failure(error: Exception) -> Message:
+    """An error as the client raises it again; one that nobody expects, in its own words."""
+    if isinstance(error, errors.SpecdecError):
+        return {"failure": type(error).__name__, "text": str(error)}
+    return {"failure": "ResourceError", "text": f"{type(error).__name__}: {error}"}
+
+
+def read_failure(message: Message) -> errors.SpecdecError:
+    kind = getattr(errors, str(message.get("failure")), None)
+    known = isinstance(kind, type) and issubclass(kind, errors.SpecdecError)
+    return (kind if known and kind else errors.ResourceError)(str(message.get("text")))
