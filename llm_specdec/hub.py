@@ -8,7 +8,7 @@ It is slow to import and is imported where it is used.
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,11 @@ def _folder(path: str) -> Path:
         found = folder.is_dir()
     except OSError as error:
         raise HubError(f"{path} cannot be read ({error.strerror}): check the path") from error
+    if not found and folder.is_file():
+        raise HubError(
+            f"{path} is a file: a model is a folder with config.json and .safetensors files; "
+            "give the folder, or OWNER/NAME for the hub"
+        )
     if not found:
         raise HubError(f"no folder {path}: check the path, or give OWNER/NAME for the hub")
     return folder
@@ -148,9 +153,29 @@ def _download(repo: str, files: tuple[str, ...], offline: bool = False) -> Path:
     offline = offline or constants.HF_HUB_OFFLINE
     if not offline and (name := _current_name(repo)) != repo:
         raise RenamedError(repo, name)
-    with _one_line_errors(repo):
+    bars = _without_bars() if files == CARD_FILES else nullcontext()  # they are tiny
+    with _one_line_errors(repo), bars:
         folder = snapshot_download(repo, allow_patterns=list(files), local_files_only=offline)
     return Path(folder)
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """The hub client's progress bars off."""
+    from huggingface_hub.utils.tqdm import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
+
+    if are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()
 
 
 def _current_name(repo: str) -> str:

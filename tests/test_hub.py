@@ -188,3 +188,20 @@ def test_what_is_no_name_at_all_is_refused(name):
 def test_importing_hub_imports_no_client():
     code = "import sys, llm_specdec.hub; sys.exit('huggingface_hub' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_card_is_fetched_without_bars_and_a_model_with_them(tmp_path, monkeypatch):
+    import huggingface_hub
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled
+
+    disabled = []
+
+    def fetched(repo, **options):
+        disabled.append(are_progress_bars_disabled())
+        return str(tmp_path)
+
+    monkeypatch.setattr(hub, "_current_name", lambda repo: repo)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetched)
+    hub.locate("o/n", files=hub.CARD_FILES)
+    hub.locate("o/n")
+    assert disabled == [True, False]

@@ -1,5 +1,6 @@
 """`llm specdec add`: check a target and a drafter, and register them as a pairing."""
 
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,9 +12,11 @@ from llm_specdec.cli import card_values
 from llm_specdec.cli.output import json_option, print_json, warn
 from llm_specdec.cli.pairings import other_models
 from llm_specdec.cli.show import show_head
+from llm_specdec.console.progress import progress
 from llm_specdec.console.text import echo
 from llm_specdec.drafters.table import KINDS, words
 from llm_specdec.errors import SpecdecError, UsageError
+from llm_specdec.hub import is_local
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.choose import Choice, choose
 from llm_specdec.pairings.registry import Pairing, Registry
@@ -86,7 +89,8 @@ def add_command(
     found = registry.load()
     check_names(found, name, aliases, replacing=force)
     tokens = settings.parse("draft_tokens", draft_tokens) if draft_tokens else None
-    chosen = choose(found, target, drafter, force=force)
+    with _reading(target, drafter):
+        chosen = choose(found, target, drafter, force=force)
     if drafter_bits:
         check_bits(chosen)
     bits = int(drafter_bits) if drafter_bits else chosen.bits
@@ -106,11 +110,18 @@ def add_command(
         fingerprints=chosen.fingerprints,
         head=head_findings(chosen) if calibrate and KINDS[chosen.kind].readings else {},
     )
-    card = card_values.read_card(name, chosen.target)
+    with progress(f"reading the card of {chosen.target}"):
+        card = card_values.read_card(name, chosen.target)
     taken = card is not None and card_values.agreed(card, yes)
     with registry.edit() as document:
         put(document, pairing, tokens, stored.dump(card, taken=taken) if card else {})
     report(registry.load().pairing(name), chosen, card, as_json)
+
+
+def _reading(target: str, drafter: str) -> AbstractContextManager[object]:
+    """Progress while files are read; a download shows its own."""
+    files = [target] if drafter in (*words(), "auto") else [target, drafter]
+    return progress(f"reading {target}") if all(map(is_local, files)) else nullcontext()
 
 
 def check_bits(chosen: Choice) -> None:
@@ -141,8 +152,10 @@ def head_findings(chosen: Choice) -> dict[str, Any]:
         from llm_specdec.backends.local import sessions
         from llm_specdec.engine.session import Weights
 
-        session = sessions.load(Weights(folder, chosen.kind))
-        reads, acceptance = KINDS[chosen.kind].calibrate(session)
+        with progress(f"loading {chosen.target}") as change:
+            session = sessions.load(Weights(folder, chosen.kind))
+            change("trying which hidden states the head expects")
+            reads, acceptance = KINDS[chosen.kind].calibrate(session)
     except SpecdecError as error:
         warn(f"the head was not tried with this target: {error}")
         return {}
@@ -217,3 +230,4 @@ def report(pairing: Pairing, choice: Choice, card: Card | None, as_json: bool) -
         echo(f"disabled: {pairing.disabled_reason}: llm specdec bench {pairing.name} --gate 15")
     if card:
         echo("\n".join(card_values.report(pairing.name, card, bool(pairing.card.get("taken")))))
+    echo(f"try it: llm -m {pairing.name} 'hello'")

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llm_specdec.cli.logs import database_option, log_path
-from llm_specdec.cli.output import counted, json_option, print_json, table
+from llm_specdec.cli.output import (
+    confirm,
+    counted,
+    done,
+    json_option,
+    on_terminal,
+    print_json,
+    table,
+    yes_option,
+)
 from llm_specdec.console.sizes import gigabytes
 from llm_specdec.console.text import echo
 from llm_specdec.errors import ResourceError, UsageError
@@ -84,12 +93,14 @@ def clear_command(name: str | None, as_json: bool) -> None:
 @cache_command.command(name="limit", short_help="Set how much it may hold")
 @click.argument("size", required=False)
 @click.option("--hot", metavar="SIZE", help="Limit in memory, within one process")
+@yes_option
 @json_option
-def limit_command(size: str | None, hot: str | None, as_json: bool) -> None:
+def limit_command(size: str | None, hot: str | None, yes: bool, as_json: bool) -> None:
     """Set how much the cache may hold on disk (SIZE) and in memory (--hot).
 
     A size is 40GB, 16GiB or the like. 0 turns it off, auto returns to the default.
-    10 GiB of the disk stay free whatever the limit.
+    10 GiB of the disk stay free whatever the limit. The other limit stays as it is. Where
+    entries would have to go it says so, and asks on a terminal unless --yes is given.
 
     \b
     Examples:
@@ -98,18 +109,43 @@ def limit_command(size: str | None, hot: str | None, as_json: bool) -> None:
     """
     if size is None and hot is None:
         raise UsageError("give a size such as 40GB, auto, or --hot with one")
-    _check_limits(registry.load(), _bytes(size), _bytes(hot))
+    before = registry.load()
+    _check_limits(before, _bytes(size), _bytes(hot))
+    held, free = limits.folder(before).contents(), limits.folder(before).free()
+    if size is not None and on_terminal() and not yes:
+        _ask_to_evict(held, limits.disk_cap(_bytes(size), held.nbytes, free))
     with registry.edit() as document:
         _set_limits(document, {"limit": size, "hot": hot})
     known = registry.load()
     folder = limits.folder(known)
     with _disk_errors():
         folder.trim()
-    caps = _caps(known, folder.contents(), folder.free())
-    if as_json:
-        print_json({place: _cap_json(*cap) for place, cap in caps.items()})
-    for place, (cap, _) in () if as_json else caps.items():
-        echo(f"{place}: {cap}", err=True)
+    contents = folder.contents()
+    caps = _caps(known, contents, folder.free())
+    gone, freed = len(held.entries) - len(contents.entries), held.nbytes - contents.nbytes
+    lines = [f"{place}: {cap}" for place, (cap, _) in caps.items()]
+    lines[0] += _kept("auto", size, known.cache.get("limit"))
+    lines[1] += _kept("--hot auto", hot, known.cache.get("hot"))
+    lines += [f"removed {counted(gone)}, {gigabytes(freed)}"] if gone > 0 else []
+    data = {place: _cap_json(*cap) for place, cap in caps.items()}
+    done("\n".join(lines), {**data, "removed_entries": max(0, gone)}, as_json)
+
+
+def _ask_to_evict(held: Contents, cap: Cap) -> None:
+    """Where the cap leaves no room for all that is there. Raises click.Abort."""
+    if held.nbytes > cap.nbytes:
+        what = "all of them" if cap.nbytes == 0 else gigabytes(held.nbytes - cap.nbytes)
+        confirm(
+            f"The prefix cache holds {counted(len(held.entries))}, {gigabytes(held.nbytes)}: "
+            f"remove {what}?"
+        )
+
+
+def _kept(reset: str, said: str | None, limit: int | None) -> str:
+    """What to add about a limit of the user's own that was not spoken of."""
+    if said is not None or limit is None:
+        return ""
+    return f", as before; llm specdec cache limit {reset} resets it"
 
 
 # ---- status ----

@@ -6,6 +6,7 @@ import click
 
 from llm_specdec.checks import CHECKS, Finding, examine
 from llm_specdec.cli.output import print_json
+from llm_specdec.console.progress import progress
 from llm_specdec.console.text import echo, one_line
 from llm_specdec.errors import CheckFailed
 
@@ -23,7 +24,8 @@ def doctor_command(as_json: bool) -> None:
       llm specdec doctor
       llm specdec doctor --json
     """
-    found = [finding for check in CHECKS for finding in examine(check)]
+    with progress("looking at versions, pairings and their files"):
+        found = [finding for check in CHECKS for finding in examine(check)]
     broken = sum(finding.level == "broken" for finding in found)
     if as_json:
         data = {"ok": not broken, "findings": [asdict(finding) for finding in found]}

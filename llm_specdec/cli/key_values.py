@@ -1,6 +1,6 @@
 """KEY=VALUE words of a command line, into a table of the registry; what they do not reach."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import click
@@ -8,7 +8,7 @@ import click
 from llm_specdec import settings
 from llm_specdec.adapter.options import stored_options
 from llm_specdec.cli.output import show_value, warn
-from llm_specdec.errors import UsageError
+from llm_specdec.errors import SpecdecError, UsageError
 from llm_specdec.pairings.registry import Pairing
 
 assignments_argument = click.argument("assignments", metavar="[KEY=VALUE]...", nargs=-1)
@@ -34,6 +34,23 @@ def parse_settings(assignments: tuple[str, ...], unset: tuple[str, ...]) -> dict
     return found
 
 
+def check_thinking(pairing: Pairing, said: Mapping[str, Any]) -> None:
+    """Raises UsageError for a thinking word that the target's chat template does not know.
+    Where its files are not here, or hold no template, the first run says so."""
+    from llm_specdec import hub
+    from llm_specdec.checkpoint.tokenizer import chat_template
+    from llm_specdec.prompting.thinking import template_arguments
+
+    if "thinking" not in said:
+        return
+    try:
+        template = chat_template(hub.locate(pairing.target, offline=True))
+    except SpecdecError:
+        return
+    if template:
+        template_arguments(template, said["thinking"], {})
+
+
 def write_settings(
     owner: Any, values: Any, said: dict[str, Any], unset: tuple[str, ...], why: str | None
 ) -> None:
@@ -55,6 +72,66 @@ def write_settings(
         owner["deviations"] = reasons
     else:
         owner.pop("deviations", None)
+
+
+def changed(
+    pairing: Pairing, profile: str | None, said: Collection[str], unset: Collection[str]
+) -> dict[str, Any]:
+    """What a command set for an id, what that shadows, and what holds where it unset."""
+    found = settings.resolve(pairing, profile).settings
+    model_id = f"{pairing.name}/{profile}" if profile else pairing.name
+    return {
+        "id": model_id,
+        "set": {
+            key: {"value": found[key].value, "shadows": found[key].shadowed[0]._asdict()}
+            for key in said
+        },
+        "unset": {
+            key: {"value": found[key].value, "layer": found[key].layer, "source": found[key].source}
+            for key in unset
+        },
+    }
+
+
+def changed_text(data: Mapping[str, Any]) -> str:
+    """The same for a person, a line a setting."""
+    lines = [
+        f"{data['id']}: {key} {show_value(new['value'])}{_below(new['shadows'])}"
+        for key, new in data["set"].items()
+    ]
+    lines += [
+        f"{data['id']}: {key} unset; {show_value(now['value'])} holds ({_of(now)})"
+        for key, now in data["unset"].items()
+    ]
+    return "\n".join(lines)
+
+
+def _below(value: Mapping[str, Any]) -> str:
+    if value["layer"] == settings.LAYERS[0]:
+        return f" (default {show_value(value['value'])})"
+    return f" (shadows {show_value(value['value'])} of {_of(value)})"
+
+
+def _of(value: Mapping[str, Any]) -> str:
+    if value["layer"] == settings.LAYERS[0]:
+        return "the default"
+    return f"the {value['layer']}, {value['source']}"
+
+
+def warn_silent_card(pairing: Pairing, keys: Collection[str], deviation: str | None) -> None:
+    """Say where --deviation is given for what no card speaks of."""
+    if not deviation:
+        return
+    if not pairing.card:
+        warn(
+            f"no card is stored for {pairing.name}, the reason is kept all the same: "
+            f"llm specdec update {pairing.name} reads it"
+        )
+        return
+    from llm_specdec.settings import card_layers
+
+    for key in set(keys) - card_layers.speaks_of(pairing):
+        warn(f"the card says nothing of {key}: the reason is kept, but there was no need of one")
 
 
 def warn_shadowed(pairing: Pairing, keys: Collection[str]) -> None:

@@ -5,16 +5,31 @@ from typing import TYPE_CHECKING
 import click
 
 from llm_specdec import memory
+from llm_specdec.adapter import mentions
 from llm_specdec.cli.key_values import (
     assignments_argument,
+    changed,
+    changed_text,
+    check_thinking,
     deviation_option,
     parse_settings,
     unset_option,
     warn_forbidden,
     warn_shadowed,
+    warn_silent_card,
     write_settings,
 )
-from llm_specdec.cli.output import counted, json_option, print_json, table, warn
+from llm_specdec.cli.output import (
+    confirm,
+    counted,
+    done,
+    json_option,
+    on_terminal,
+    print_json,
+    table,
+    warn,
+    yes_option,
+)
 from llm_specdec.console.sizes import gigabytes
 from llm_specdec.console.text import echo
 from llm_specdec.drafters.table import words
@@ -129,8 +144,13 @@ def other_models(found: registry.Registry) -> set[str]:
 @assignments_argument
 @unset_option
 @deviation_option
+@json_option
 def set_command(
-    name: str, assignments: tuple[str, ...], unset: tuple[str, ...], deviation: str | None
+    name: str,
+    assignments: tuple[str, ...],
+    unset: tuple[str, ...],
+    deviation: str | None,
+    as_json: bool,
 ) -> None:
     """Change settings of a pairing, for all its profiles. Warns if a profile overrides one.
 
@@ -142,48 +162,78 @@ def set_command(
     if "/" in name:
         raise UsageError(f"{name} is a profile: llm specdec profile set {name} KEY=VALUE…")
     said = parse_settings(assignments, unset)
+    check_thinking(registry.load().pairing(name), said)
     with registry.change(name) as pairing_table:
         values = pairing_table.setdefault("settings", {})
         write_settings(pairing_table, values, said, unset, deviation)
     pairing = registry.load().pairing(name)
+    data = changed(pairing, None, said, unset)
+    done(changed_text(data), data, as_json)
     warn_shadowed(pairing, said)
     warn_forbidden(pairing, None, said)
+    warn_silent_card(pairing, said, deviation)
 
 
 @click.command(name="remove", short_help="Remove a pairing")
 @click.argument("name")
-def remove_command(name: str) -> None:
+@yes_option
+@json_option
+def remove_command(name: str, yes: bool, as_json: bool) -> None:
     """Remove a pairing, its profiles and its prefix cache. Model files stay.
+
+    Asks on a terminal, unless --yes is given.
 
     \b
     Example:
       llm specdec remove qwen
     """
+    known = registry.load()
+    if name not in {*known.pairings, *known.problems}:
+        raise registry.unknown_pairing(name, known.pairings)
+    profiles = list(known.pairings[name].profiles) if name in known.pairings else []
+    if on_terminal() and not yes:
+        confirm(f"Remove {_named(name, profiles)} and what the prefix cache holds of it?")
     with registry.edit() as document:
-        tables = document.get("pairings", {})
-        if name not in tables:
-            raise registry.unknown_pairing(name, tables)
-        del tables[name]
-    forgotten = _forget_prompts(name)
-    echo(f"removed {name}{forgotten}; its model files stay where they are", err=True)
+        del document["pairings"][name]
+    entries, freed = _forget_prompts(name)
+    left = mentions.of([name, *(f"{name}/{profile}" for profile in profiles)])
+    cache = f", and its {counted(entries)} in the prefix cache, {gigabytes(freed)}"
+    removed = f"removed {_named(name, profiles)}{cache if entries else ''}"
+    done(
+        "\n".join([f"{removed}; its model files stay where they are", *left]),
+        {
+            "removed": name,
+            "profiles": profiles,
+            "cache_entries": entries,
+            "cache_bytes": freed,
+            "left": left,
+        },
+        as_json,
+    )
 
 
-def _forget_prompts(name: str) -> str:
-    """Remove what the prefix cache has on disk for a pairing that is gone, in words: prompts are
-    private, and no other pairing reads them."""
+def _named(name: str, profiles: list[str]) -> str:
+    if not profiles:
+        return name
+    return f"{name} with its profile{'s' * (len(profiles) > 1)} {', '.join(profiles)}"
+
+
+def _forget_prompts(name: str) -> tuple[int, int]:
+    """Remove what the prefix cache has on disk for a pairing that is gone: prompts are private,
+    and no other pairing reads them. Entries and bytes."""
     try:
         gone = limits.folder(registry.load()).clear(name)
     except OSError as error:
         warn(f"its prompts may still be in the prefix cache, which cannot be changed: {error}")
-        return ""
-    freed = gigabytes(sum(file.size for file in gone))
-    return f" and its {counted(len(gone))} in the prefix cache, {freed}" if gone else ""
+        return 0, 0
+    return len(gone), sum(file.size for file in gone)
 
 
 @click.command(name="enable", short_help="Let a pairing draft again")
 @click.argument("name")
 @click.option("--override", metavar="WHY", help="Go against its gate; the reason is kept")
-def enable_command(name: str, override: str | None) -> None:
+@json_option
+def enable_command(name: str, override: str | None, as_json: bool) -> None:
     """Let a pairing draft again.
 
     A pairing that its gate disabled needs --override with a reason, which every receipt
@@ -195,7 +245,7 @@ def enable_command(name: str, override: str | None) -> None:
       llm specdec enable qwen --override 'my answers are long'
     """
     with registry.change(name) as pairing:
-        reason = pairing.get("disabled_reason", "")
+        was_enabled, reason = pairing.get("enabled", True), pairing.get("disabled_reason", "")
         if reason.startswith(BROKEN):
             raise CheckFailed(f"{name} stays off: {reason}")
         if (reason.startswith(VETOED) or reason == GATE_FIRST) and not override:
@@ -208,13 +258,19 @@ def enable_command(name: str, override: str | None) -> None:
             write_settings(
                 pairing, pairing.setdefault("settings", {}), {"draft": True}, (), override
             )
-    echo(f"{name} drafts again" + (f"; it was off: {reason}" if reason else ""), err=True)
+    again = "goes on drafting" if was_enabled else "drafts again"
+    done(
+        f"{name} {again}" + (f"; it was off: {reason}" if reason else ""),
+        {"name": name, "enabled": True, "was_enabled": was_enabled, "was_off": reason or None},
+        as_json,
+    )
 
 
 @click.command(name="disable", short_help="Run a pairing's target alone for now")
 @click.argument("name")
 @click.option("--reason", default="switched off by hand", help="Shown wherever the pairing is")
-def disable_command(name: str, reason: str) -> None:
+@json_option
+def disable_command(name: str, reason: str, as_json: bool) -> None:
     """Run a pairing's target alone for now. Its model id and settings stay.
 
     \b
@@ -222,6 +278,11 @@ def disable_command(name: str, reason: str) -> None:
       llm specdec disable qwen --reason 'waiting for a better drafter'
     """
     with registry.change(name) as pairing:
+        was_enabled = pairing.get("enabled", True)
         pairing["enabled"] = False
         pairing["disabled_reason"] = reason
-    echo(f"{name} no longer drafts; llm specdec enable {name} undoes it", err=True)
+    done(
+        f"{name} no longer drafts; llm specdec enable {name} undoes it",
+        {"name": name, "enabled": False, "was_enabled": was_enabled, "reason": reason},
+        as_json,
+    )

@@ -2,19 +2,23 @@
 
 import click
 
+from llm_specdec.adapter import mentions
 from llm_specdec.cli.key_values import (
     assignments_argument,
+    changed,
+    changed_text,
+    check_thinking,
     deviation_option,
     parse_settings,
     unset_option,
     warn_forbidden,
+    warn_silent_card,
     warn_stored,
     write_settings,
 )
-from llm_specdec.cli.output import json_option, print_json, warn
+from llm_specdec.cli.output import done, json_option, print_json, show_value, warn
 from llm_specdec.cli.pairings import other_models
 from llm_specdec.cli.show import show_settings
-from llm_specdec.console.text import echo
 from llm_specdec.errors import UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import Pairing, Profile
@@ -39,8 +43,13 @@ def profile_command() -> None:
 @assignments_argument
 @unset_option
 @deviation_option
+@json_option
 def set_command(
-    model_id: str, assignments: tuple[str, ...], unset: tuple[str, ...], deviation: str | None
+    model_id: str,
+    assignments: tuple[str, ...],
+    unset: tuple[str, ...],
+    deviation: str | None,
+    as_json: bool,
 ) -> None:
     """Make a profile, or change settings of one; the others stay.
 
@@ -56,14 +65,18 @@ def set_command(
     name = found.pairing(name).name
     if f"{name}/{profile}" in other_models(found):
         raise UsageError(f"{name}/{profile} is already an llm model: choose another profile name")
+    check_thinking(found.pairing(name), said)
     with registry.change(name) as pairing_table:
         profiles = pairing_table.setdefault("profiles", _tables())
         values = profiles.setdefault(profile, {})
         write_settings(values, values, said, unset, deviation)
     pairing = registry.load().pairing(name)
+    data = changed(pairing, profile, said, unset)
+    use = f"{name}/{profile} is a model id: llm -m {name}/{profile}"
+    done(f"{changed_text(data)}\n{use}", data, as_json)
     warn_stored(f"{name}/{profile}", said)
     warn_forbidden(pairing, profile, said)
-    echo(f"{name}/{profile} is a model id: llm -m {name}/{profile}", err=True)
+    warn_silent_card(pairing, said, deviation)
 
 
 def _tables() -> dict[str, dict[str, object]]:
@@ -102,7 +115,7 @@ def show_command(model_id: str, as_json: bool) -> None:
         print_json(single)
         return
     for name, profile in profiles.items():
-        show_settings(f"{pairing.name}/{name}", profile.settings, profile.deviations)
+        show_settings(pairing, f"{pairing.name}/{name}", profile)
     if not profiles:
         warn(
             f"{pairing.name} has no profiles: llm specdec profile set {pairing.name}/NAME KEY=VALUE"
@@ -126,7 +139,8 @@ def _profiles(model_id: str) -> tuple[Pairing, dict[str, Profile]]:
 
 @profile_command.command(name="remove", short_help="Remove a profile")
 @click.argument("model_id", metavar="NAME/PROFILE")
-def remove_command(model_id: str) -> None:
+@json_option
+def remove_command(model_id: str, as_json: bool) -> None:
     """Remove a profile and its model id.
 
     \b
@@ -134,8 +148,13 @@ def remove_command(model_id: str) -> None:
       llm specdec profile remove qwen/reason
     """
     pairing, profiles = _profiles("/".join(split(model_id)))
+    profile, own = next(iter(profiles.items()))
     with registry.change(pairing.name) as table:
-        del table["profiles"][next(iter(profiles))]
+        del table["profiles"][profile]
         if not table["profiles"]:
             del table["profiles"]
-    echo(f"removed {model_id}", err=True)
+    removed = f"{pairing.name}/{profile}"
+    values = ", ".join(f"{key} {show_value(value)}" for key, value in own.settings.items())
+    left = mentions.of([removed])
+    text = "\n".join([f"removed {removed}" + (f": {values}" if values else ""), *left])
+    done(text, {"removed": removed, "settings": own.settings, "left": left}, as_json)

@@ -1,16 +1,20 @@
 """`llm specdec show`: one pairing with all that is stored for it."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from llm_specdec import settings
 from llm_specdec.cli.output import json_option, print_json, show_value, table
+from llm_specdec.console.progress import progress
 from llm_specdec.console.text import echo
 from llm_specdec.drafters.table import KINDS
 from llm_specdec.errors import UsageError
 from llm_specdec.pairings import registry
-from llm_specdec.pairings.registry import Pairing
+from llm_specdec.pairings.registry import Pairing, Profile
+
+if TYPE_CHECKING:
+    from llm_specdec.backends import Plan
 
 
 @click.command(name="show", short_help="Show everything that is stored for a pairing")
@@ -43,9 +47,9 @@ def show_command(name: str, with_costs: bool, recalibrate: bool, as_json: bool) 
         echo(f"{role + ' fingerprint':<20}{print_[:16]}")
     if pairing.head:
         echo(f"{'head reads':<20}{show_head(pairing)}")
-    show_settings("settings", pairing.settings, pairing.deviations)
+    show_settings(pairing, "settings", pairing)
     for profile, own in pairing.profiles.items():
-        show_settings(f"profile {profile}", own.settings, own.deviations)
+        show_settings(pairing, f"profile {profile}", own)
     if pairing.card:
         _show_card(pairing)
 
@@ -71,11 +75,14 @@ def _show_costs(pairing: Pairing, anew: bool, as_json: bool) -> None:
     from llm_specdec.backends.notices import shown
 
     ready = plan(pairing, None, settings.resolve(pairing))
+    if ready.costs == "none":
+        raise UsageError(f"{pairing.name} has no costs to show: {_no_costs(ready)}")
     local.admit(ready, 0)
-    session = shown(local.load(ready))
-    found = shown(local.round_costs(ready, session, anew), tell=lambda text: echo(text, err=True))
+    with progress(f"loading {pairing.name}") as change:
+        session = shown(local.load(ready), tell=change)
+        found = shown(local.round_costs(ready, session, anew), tell=change)
     if found is None:
-        raise UsageError(f"{pairing.name} has no costs to show: it does not adapt its draft length")
+        raise UsageError(f"what {pairing.name} costs could not be measured on this machine")
     if as_json:
         print_json(found.as_json())
         return
@@ -90,12 +97,24 @@ def _show_costs(pairing: Pairing, anew: bool, as_json: bool) -> None:
     echo("\n".join(table(rows)))
 
 
+def _no_costs(ready: "Plan") -> str:
+    if ready.lane.state == "off":
+        return f"its drafter is off ({ready.lane.reason})"
+    tokens = ready.settings["draft_tokens"]
+    return f"it always drafts {tokens} tokens; llm specdec set {ready.pairing} draft_tokens=auto"
+
+
 def _shown_ms(seconds: float | None) -> str:
     return "–" if seconds is None else f"{1000 * seconds:.1f}"
 
 
-def show_settings(title: str, values: dict[str, Any], reasons: dict[str, str]) -> None:
-    echo(f"{title}{':' if values else ': none'}")
-    for key, value in values.items():
-        why = f"  (against the card: {reasons[key]})" if key in reasons else ""
+def show_settings(pairing: Pairing, title: str, own: Pairing | Profile) -> None:
+    """The settings of a pairing or of one of its profiles, with the reasons given for them."""
+    from llm_specdec.settings import card_layers
+
+    known = card_layers.speaks_of(pairing) if own.deviations else set()
+    echo(f"{title}{':' if own.settings else ': none'}")
+    for key, value in own.settings.items():
+        about = "against the card" if key in known else "deviation"
+        why = f"  ({about}: {own.deviations[key]})" if key in own.deviations else ""
         echo(f"  {key:<18}{show_value(value)}{why}")

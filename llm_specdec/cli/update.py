@@ -7,7 +7,10 @@ import click
 from llm_specdec import cards, hub
 from llm_specdec.cards import Card, stored
 from llm_specdec.cli import card_values
-from llm_specdec.cli.output import json_option, print_json, show_value
+from llm_specdec.cli.card_values import disputed
+from llm_specdec.cli.output import done, json_option, on_terminal, show_value
+from llm_specdec.console.progress import progress
+from llm_specdec.console.text import confirm as ask
 from llm_specdec.console.text import echo
 from llm_specdec.pairings import registry
 from llm_specdec.settings import card_layers
@@ -38,32 +41,40 @@ def update_command(name: str, yes: bool, as_json: bool) -> None:
       llm specdec update qwen --yes
     """
     pairing = registry.load().pairing(name)
-    new = cards.read(hub.read_card(pairing.target), pairing.target)
+    with progress(f"reading the card of {pairing.target}"):
+        new = cards.read(hub.read_card(pairing.target), pairing.target)
     kept = card_layers.read(pairing) if pairing.card else None
     changes = compare(kept.card if kept and kept.taken else None, new)
     rejections = _rejections(kept.card if kept else None, new)
     pending = bool(changes or rejections)
-    taken = pending and card_values.agreed(new, yes)
+    shown = _shown(changes, rejections, new)
+    if shown:
+        echo("\n".join(shown), err=as_json)
+    taken = pending and (yes or (on_terminal() and ask("Take these values?", default=True)))
     if taken:
         with registry.change(name) as table:
             table["card"] = stored.as_toml(stored.dump(new, taken=True))
-    if as_json:
-        listed = [change._asdict() for change in changes]
-        data = {"name": pairing.name, "changes": listed, "rejections": rejections, "taken": taken}
-        print_json(data)
-        return
+    listed = [change._asdict() for change in changes]
+    data = {"name": pairing.name, "changes": listed, "rejections": rejections, "taken": taken}
+    done(_outcome(pairing.name, pending, taken), data, as_json)
+
+
+def _shown(changes: list[Change], rejections: list[str], new: Card) -> list[str]:
+    """What the new card would change, before anybody is asked."""
+    lines = []
     for change in changes:
         mode = "" if change.mode == "default" else f"{change.mode}: "
         old, value = (show_value(v) for v in (change.old, change.new))
-        echo(f"{mode}{change.setting} {old} → {value}")
-    for rejection in rejections:
-        echo(rejection)
-    for entry in new.disagreements:
-        echo(f"left open: {card_values.disputed(entry)}")
+        lines.append(f"{mode}{change.setting} {old} → {value}")
+    return [*lines, *rejections, *(f"left open: {disputed(entry)}" for entry in new.disagreements)]
+
+
+def _outcome(name: str, pending: bool, taken: bool) -> str:
     if not pending:
-        echo(f"{pairing.name}: the card says what is stored", err=True)
-    elif not taken:
-        echo(f"nothing changed: llm specdec update {pairing.name} --yes takes it", err=True)
+        return f"{name}: the card says what is stored"
+    if taken:
+        return f"{name}: taken; llm specdec explain {name} shows what holds"
+    return f"nothing changed: llm specdec update {name} --yes takes it"
 
 
 def compare(old: Card | None, new: Card) -> list[Change]:

@@ -34,6 +34,19 @@ def read(pairing: "Pairing") -> Stored:
     return Stored(card, taken, _rejected(card))
 
 
+def speaks_of(pairing: "Pairing") -> set[str]:
+    """Settings about which the stored card says anything; none without a card."""
+    if not pairing.card:
+        return set()
+    card = read(pairing).card
+    said = {
+        *(entry.setting for entry in card.recommended),
+        *(entry.setting for entry in card.required),
+        *(entry.setting for entry in card.forbidden),
+    }
+    return {"temperature" if setting == "greedy" else setting for setting in said}
+
+
 def _rejected(card: Card) -> dict[str, str]:
     """What is rejected, unless a nearer repository recommends that very setting."""
     rejected: dict[str, str] = {}

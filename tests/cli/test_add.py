@@ -226,3 +226,16 @@ def test_a_dflash_drafter_that_does_not_fit_is_refused_with_the_figures(tmp_path
         refused(result, *words)
     else:
         assert registry.load().pairing("q").kind == "dflash"
+
+
+def test_add_ends_with_what_to_type_next(models):
+    assert specdec("add", "q", "--target", models / "plain").stdout.endswith(
+        "try it: llm -m q 'hello'\n"
+    )
+
+
+def test_a_file_is_no_model_and_says_what_is(models):
+    (models / "file.txt").write_text("hello")
+    done = specdec("add", "q", "--target", models / "file.txt")
+    assert done.exit_code == 1
+    assert "file.txt is a file: a model is a folder with config.json" in done.error

@@ -4,9 +4,11 @@ import os
 import psutil
 import pytest
 
+from llm_specdec.cli import cache as commands
 from llm_specdec.pairings import registry
 from llm_specdec.prefix_cache.folder import Folder
 from llm_specdec.prefix_cache.limits import GIB
+from tests.support.command_line import run as llm_command
 from tests.support.command_line import specdec, write_registry
 from tests.support.receipts import log
 
@@ -166,3 +168,40 @@ def test_limits_that_cannot_be_are_refused(cache, monkeypatch, arguments, said):
     assert done.exit_code == 2
     assert said in done.stderr
     assert registry.load().cache == {}
+
+
+def test_a_limit_says_what_it_removed(cache):
+    assert run("limit", "0").stderr.splitlines()[-1] == "removed 3 entries, 3 MB"
+    assert json.loads(run("limit", "0", "--json").stdout)["removed_entries"] == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "question"),
+    [("0", "3 entries, 3 MB: remove all of them?"), ("2MB", "3 entries, 3 MB: remove 1 MB?")],
+)
+def test_a_person_is_asked_before_a_limit_removes_entries(cache, monkeypatch, size, question):
+    monkeypatch.setattr(commands, "on_terminal", lambda: True)
+    before = registry.default_path().read_text()
+    refused = llm_command("specdec", "cache", "limit", size, stdin="n\n")
+    assert refused.exit_code == 1 and question in refused.stderr
+    assert entries(cache) == 3 and registry.default_path().read_text() == before
+    assert llm_command("specdec", "cache", "limit", size, stdin="y\n").exit_code == 0
+    assert entries(cache) < 3
+
+
+@pytest.mark.parametrize("arguments", [("0", "--yes"), ("10GB",), ("--hot", "0")])
+def test_nobody_is_asked_where_nothing_goes_or_yes_is_said(cache, monkeypatch, arguments):
+    monkeypatch.setattr(commands, "on_terminal", lambda: True)
+    assert "?" not in run("limit", *arguments).stderr
+
+
+def test_the_other_limit_stays_and_it_is_said_how_to_reset_it(cache):
+    run("limit", "20GB", "--hot", "1GB")
+    disk, memory = run("limit", "auto").stderr.splitlines()
+    assert "as before" not in disk
+    assert memory.endswith(", as before; llm specdec cache limit --hot auto resets it")
+    assert registry.load().cache == {"hot": 10**9}
+    run("limit", "20GB")
+    disk, memory = run("limit", "--hot", "auto").stderr.splitlines()
+    assert disk.endswith(", as before; llm specdec cache limit auto resets it")
+    assert "as before" not in memory

@@ -5,10 +5,11 @@ import json
 import pytest
 
 from llm_specdec import hub
+from llm_specdec.cli import update
 from llm_specdec.errors import HubError
 from llm_specdec.pairings import registry
 from tests.support.checkpoints import write_model
-from tests.support.command_line import specdec
+from tests.support.command_line import run, specdec
 
 CARD = """\
 # My model
@@ -110,3 +111,24 @@ def test_a_replaced_pairing_keeps_settings_and_gets_the_new_card(target, tmp_pat
     assert specdec("add", "q", "--target", other, "--force").exit_code == 0
     assert effective()["top_k"] == (5, "pairing")
     assert effective()["temperature"] == (0.0, "built-in")
+
+
+@pytest.mark.parametrize(("answer", "taken"), [("n", False), ("y", True)])
+def test_update_shows_before_it_asks(target, monkeypatch, answer, taken):
+    specdec("add", "q", "--target", target)
+    monkeypatch.setattr(update, "on_terminal", lambda: True)
+    result = run("specdec", "update", "q", stdin=f"{answer}\n")
+    assert "temperature – → 0.6" in result.stdout
+    assert "Take these values?" in result.stderr
+    assert ("llm specdec explain q" in result.stderr) == taken
+    assert (effective()["temperature"][0] == 0.6) == taken
+
+
+def test_a_reason_for_what_the_card_is_silent_on_says_so(target):
+    specdec("add", "q", "--target", target, "--yes")
+    said = specdec("set", "q", "top_k=5", "temperature=1", "--deviation", "mine").stderr
+    assert "the card says nothing of top_k" in said
+    assert "says nothing of temperature" not in said
+    assert "(shadows 0.6 of the card" in said
+    shown = specdec("show", "q").stdout
+    assert shown.count("(against the card: mine)") == shown.count("(deviation: mine)") == 1

@@ -2,12 +2,14 @@ import json
 import os
 
 import click
+import llm
 import pytest
 
-from llm_specdec.cli import COMMANDS
+from llm_specdec.cli import COMMANDS, pairings
 from llm_specdec.cli import specdec as group
 from llm_specdec.cli.output import table
 from llm_specdec.pairings import registry
+from tests.support.checkpoints import write_model
 from tests.support.command_line import run, specdec, write_registry
 
 TEXT = """\
@@ -106,7 +108,8 @@ def test_set_changes_a_value_and_keeps_the_rest_of_the_file(path):
 def test_set_warns_of_each_profile_and_stored_option_that_shadows(path, llm_user):
     stored = {"q": {"temperature": "0.1"}, "q/reason": {"min_p": "0.2"}}
     (llm_user / "model_options.json").write_text(json.dumps(stored))
-    warnings = specdec("set", "q", "temperature=0.7", "min_p=0.1", "top_k=5").stderr.splitlines()
+    said = specdec("set", "q", "temperature=0.7", "min_p=0.1", "top_k=5").stderr.splitlines()
+    warnings = [line for line in said if line.startswith("warning: ")]
     assert [line.split(":")[1] for line in warnings] == [
         " temperature is shadowed in q by llm's stored option 0.1",
         " temperature is shadowed in q/reason, whose profile says 1",
@@ -169,7 +172,7 @@ def test_remove_takes_what_the_prefix_cache_keeps_of_it(path, cached):
     done = specdec("remove", "q")
     assert (done.exit_code, done.stdout) == (0, "")
     assert done.stderr == (
-        "removed q and its 2 entries in the prefix cache, 2 MB; "
+        "removed q with its profile reason, and its 2 entries in the prefix cache, 2 MB; "
         "its model files stay where they are\n"
     )
     assert [folder.name for folder in cached.iterdir()] == ["r"]
@@ -177,7 +180,10 @@ def test_remove_takes_what_the_prefix_cache_keeps_of_it(path, cached):
 
 
 def test_remove_without_a_prefix_cache_says_nothing_of_it(path):
-    assert specdec("remove", "q").stderr == "removed q; its model files stay where they are\n"
+    assert (
+        specdec("remove", "q").stderr
+        == "removed q with its profile reason; its model files stay where they are\n"
+    )
     assert not (path.parent / "cache").exists()
 
 
@@ -191,7 +197,7 @@ def test_remove_of_one_whose_prefix_cache_cannot_be_read_says_so(path, cached, m
     said, removed = done.stderr.splitlines()
     assert said.startswith("warning: its prompts may still be in the prefix cache")
     assert f"Permission denied: '{cached}'" in said
-    assert removed == "removed q; its model files stay where they are"
+    assert removed == "removed q with its profile reason; its model files stay where they are"
     assert registry.load().pairings == {}
 
 
@@ -265,3 +271,119 @@ def test_a_broken_pairing_is_told_once(path):
     path.write_text(TEXT + "\n[pairings.bad]\ntarget = 3\n")
     assert specdec("list").stderr.count("pairings.bad") == 1
     assert run("models").stderr.count("pairings.bad") == 1
+
+
+def changes(*arguments):
+    """The lines that a command says of what it changed, warnings left out."""
+    said = specdec(*arguments)
+    assert (said.exit_code, said.stdout) == (0, "")
+    return [line for line in said.stderr.splitlines() if not line.startswith("warning: ")]
+
+
+def test_set_says_what_it_set_what_that_shadows_and_what_holds_once_unset():
+    assert changes("set", "fast", "temperature=0.7", "top_k=5") == [
+        "q: temperature 0.7 (default 0)",
+        "q: top_k 5 (default 0)",
+    ]
+    assert changes("profile", "set", "q/reason", "temperature=0.9") == [
+        "q/reason: temperature 0.9 (shadows 0.7 of the pairing, specdec.toml:9)",
+        "q/reason is a model id: llm -m q/reason",
+    ]
+    assert changes("profile", "set", "q/reason", "--unset", "temperature")[0] == (
+        "q/reason: temperature unset; 0.7 holds (the pairing, specdec.toml:9)"
+    )
+    assert changes("set", "q", "--unset", "top_k") == ["q: top_k unset; 0 holds (the default)"]
+    assert changes("profile", "remove", "q/reason") == ["removed q/reason: top_p 0.95"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ("set", "q", "top_k=5"),
+            {
+                "id": "q",
+                "set": {"top_k": {"value": 5, "shadows": {
+                    "value": 0, "layer": "built-in", "source": "llm-specdec"}}},
+                "unset": {},
+            },
+        ),
+        (
+            ("profile", "set", "q/x", "top_k=5"),
+            {
+                "id": "q/x",
+                "set": {"top_k": {"value": 5, "shadows": {
+                    "value": 0, "layer": "built-in", "source": "llm-specdec"}}},
+                "unset": {},
+            },
+        ),
+        (
+            ("profile", "remove", "q/reason"),
+            {"removed": "q/reason", "settings": {"temperature": 1.0, "top_p": 0.95}, "left": []},
+        ),
+        (
+            ("disable", "q", "--reason", "why not"),
+            {"name": "q", "enabled": False, "was_enabled": True, "reason": "why not"},
+        ),
+        (
+            ("enable", "q"),
+            {"name": "q", "enabled": True, "was_enabled": True, "was_off": None},
+        ),
+        (
+            ("remove", "q"),
+            {
+                "removed": "q",
+                "profiles": ["reason"],
+                "cache_entries": 2,
+                "cache_bytes": 2_000_000,
+                "left": [],
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_whatever_changes_something_says_so_as_json(cached, arguments, said):
+    assert json.loads(specdec(*arguments, "--json").stdout) == said
+
+
+def test_a_person_is_asked_before_a_pairing_goes(path, cached, monkeypatch):
+    monkeypatch.setattr(pairings, "on_terminal", lambda: True)
+    asked = run("specdec", "remove", "q", stdin="n\n")
+    assert asked.exit_code == 1
+    assert "Remove q with its profile reason and what the prefix cache holds of it?" in asked.stderr
+    assert path.read_text() == TEXT and (cached / "q").is_dir()
+    assert run("specdec", "remove", "q", stdin="y\n").exit_code == 0
+    path.write_text(TEXT)
+    assert run("specdec", "remove", "q", "--yes").exit_code == 0
+    assert registry.load().pairings == {}
+
+
+def test_remove_names_what_llm_still_has_of_it():
+    llm.set_default_model("q/reason")
+    assert changes("remove", "q")[1:] == [
+        "llm's default model is q/reason: llm models default NAME",
+    ]
+
+
+def test_a_reason_where_no_card_speaks_is_kept_and_is_not_called_against_it():
+    said = specdec("set", "q", "top_k=5", "--deviation", "mine").stderr
+    assert "no card is stored for q" in said
+    shown = specdec("show", "q").stdout
+    assert "(deviation: mine)" in shown and "against the card" not in shown
+
+
+TEMPLATE = "{% if enable_thinking %}<think>{% endif %}{{ messages[0].content }}"
+
+
+@pytest.mark.parametrize("owner", [("set", "q"), ("profile", "set", "q/p")])
+def test_a_thinking_word_that_the_template_does_not_know_is_refused_when_set(path, tmp_path, owner):
+    target = write_model(tmp_path / "target")
+    (target / "chat_template.jinja").write_text(TEMPLATE)
+    path.write_text(f'[pairings.q]\ntarget = "{target}"\n')
+    before = path.read_text()
+    usage(specdec(*owner, "thinking=maybe"), "knows no thinking effort 'maybe': set on or off")
+    assert path.read_text() == before
+    assert specdec(*owner, "thinking=off").exit_code == 0
+
+
+def test_a_thinking_word_is_taken_where_no_template_can_be_asked():
+    assert specdec("set", "q", "thinking=low").exit_code == 0

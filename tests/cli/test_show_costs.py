@@ -58,7 +58,17 @@ def test_costs_as_json_read_back(measured):
     assert Costs.from_json(json.loads(shown.stdout)) == MEASURED
 
 
-def test_a_pairing_that_does_not_adapt_has_none(measured):
-    shown = specdec("show", "plain", "--costs")
-    assert shown.exit_code == 2
-    assert "no costs" in shown.stderr
+@pytest.mark.parametrize(
+    ("before", "why"),
+    [
+        ((), "its drafter is off (the pairing has no drafter)"),
+        (("disable", "small"), "its drafter is off (pairing disabled: switched off by hand)"),
+        (("set", "small", "draft_tokens=3"), "llm specdec set small draft_tokens=auto"),
+    ],
+)
+def test_a_pairing_that_does_not_adapt_has_none_and_says_why(measured, before, why):
+    if before:
+        specdec(*before)
+    shown = specdec("show", "small" if before else "plain", "--costs")
+    assert (shown.exit_code, measured) == (2, [])
+    assert "no costs to show" in shown.error and why in shown.error
