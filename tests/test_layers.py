@@ -7,6 +7,9 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from llm_specdec.checkpoint import TARGET
+from llm_specdec.drafters.table import KINDS
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "llm_specdec"
 MLX = {"mlx", "mlx_lm", "transformers", "tokenizers"}
@@ -105,6 +108,25 @@ print([n for n in sys.modules if n.split(".")[0] in heavy or n.startswith("llm_s
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_no_other_module_names_a_kind_of_drafter():
+    """`none`, the absence of one, may be named, and "model" wherever no kind is meant."""
+    names = {
+        name
+        for kind in KINDS.values()
+        for name in (kind.name, kind.files, *(source.name for source in kind.sources))
+    } - {"", "none", "model", TARGET}
+    assert {"mtp", "mtp-sidecar", "lookup-long"} <= names
+    quoted = re.compile(rf"""['"]({"|".join(names)})['"]|kind.*['"]model['"]""")
+    found = [
+        f"{path.relative_to(PACKAGE)}:{number}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.relative_to(PACKAGE).parts[0] != "drafters"
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if quoted.search(line)
+    ]
+    assert found == []
 
 
 def test_the_engine_knows_nothing_of_llm_of_the_settings_file_and_of_the_log():

@@ -20,7 +20,7 @@ REPEATS = 3
 @dataclass(frozen=True)
 class Costs:
     """Seconds of a verify pass by width (tokens read) and of a draft by length, at a short and
-    a long context. A source without a draft curve (lookup) costs nothing to ask."""
+    a long context. A source without a draft curve costs nothing to ask."""
 
     contexts: tuple[int, int]
     verify: tuple[Curve, Curve]

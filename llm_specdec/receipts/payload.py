@@ -29,9 +29,9 @@ class Result:
 
     by_length[k] is the number of rounds that drafted k tokens, by_position[i] how often the
     draft token at position i was accepted, by_source[who] (rounds, drafted, accepted) by who
-    proposed: lookup replaces a drafter where a match is long. `phases_ms` may leave phases
-    out; `other` is worked out. `sync_every` is the N of "one round in N is synchronised" (0:
-    none is). `constraint` is what a schema came to.
+    proposed: a helper may replace the drafter. `phases_ms` may leave phases out; `other` is
+    worked out. `sync_every` is the N of "one round in N is synchronised" (0: none is).
+    `constraint` is what a schema came to.
     """
 
     version: str

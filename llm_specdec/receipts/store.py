@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from llm_specdec.drafters.table import HELPER
 from llm_specdec.errors import LogError, UsageError
 
 # column of the view → place in the receipt
@@ -95,13 +96,12 @@ SELECT = f"""select id, thread_id, datetime_utc, model, response_json, parent_me
 from turns where {HAS_RECEIPT}"""
 
 
-HELPED_OUT = """'$.specdec.draft.by_source."lookup-long".drafted'"""
 ACCEPTANCE = f"""select json_extract(response_json, '$.specdec.draft') from turns
 where {HAS_RECEIPT} and json_extract(response_json, '$.specdec.pairing') = ?1
 and json_extract(response_json, '$.specdec.draft.drafted') > 0
-and (json_extract(response_json, '$.specdec.lane.kind') = 'lookup'
+and (json_extract(response_json, '$.specdec.lane.kind') = ?3
   or json_extract(response_json, '$.specdec.draft.drafted')
-    >= 10 * coalesce(json_extract(response_json, {HELPED_OUT}), 0))
+    >= 10 * coalesce(json_extract(response_json, ?4), 0))
 order by id desc limit ?2"""
 
 MOST = 2**63 - 1  # rows that SQLite can be asked for
@@ -179,13 +179,15 @@ def models(path: Path | str) -> list[str]:
 
 def acceptance(path: Path | str, pairing: str, n: int = 20) -> list[tuple[int, int]]:
     """(accepted, drafted) by position in a draft, over the last `n` drafted runs of a pairing;
-    runs in which lookup drafted a tenth or more in the drafter's place do not count.
+    runs in which the helper drafted a tenth or more in the drafter's place do not count.
 
     Nothing where the log cannot be read: it only sharpens a guess.
     """
+    helped = f'$.specdec.draft.by_source."{HELPER.helps.name}".drafted'
+    asked = (pairing, n, HELPER.name, helped)
     try:
         with reading(path) as db:
-            rows = [] if db is None else db.execute(ACCEPTANCE, (pairing, n)).fetchall()
+            rows = [] if db is None else db.execute(ACCEPTANCE, asked).fetchall()
         drafts = [json.loads(row[0]) for row in rows]
     except (LogError, sqlite3.Error, ValueError):
         return []
