@@ -1,6 +1,6 @@
 """What a checkpoint holds, from its files alone: no weights, no mlx, and nothing of drafters.
 
-    contents_of(folder) -> Contents         config and tensors, or why it is no model
+    contents_of(folder) -> CheckpointFiles  config and tensors, or why it is no model
     anatomy_of(contents) -> Anatomy         what it is, in figures
     fingerprint(folder) -> str              changes when the checkpoint does
     compare_tokenizers(a, b) -> list[str]   differences by content
@@ -10,7 +10,7 @@ of them together), fingerprints. `drafters.recognise` tells targets and drafters
 """
 
 from llm_specdec.checkpoint.anatomy import TARGET, Anatomy, anatomy_of
-from llm_specdec.checkpoint.contents import NO_MODEL, Contents, contents_of
+from llm_specdec.checkpoint.contents import NO_MODEL, CheckpointFiles, contents_of
 from llm_specdec.checkpoint.fingerprints import fingerprint
 from llm_specdec.checkpoint.tokenizer import compare_tokenizers
 
@@ -18,7 +18,7 @@ __all__ = [
     "NO_MODEL",
     "TARGET",
     "Anatomy",
-    "Contents",
+    "CheckpointFiles",
     "anatomy_of",
     "compare_tokenizers",
     "contents_of",

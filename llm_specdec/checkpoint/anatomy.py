@@ -10,7 +10,7 @@ from typing import Any
 
 from llm_specdec.checkpoint import agreement, caches, weights
 from llm_specdec.checkpoint import tokenizer as tokenizers
-from llm_specdec.checkpoint.contents import Contents
+from llm_specdec.checkpoint.contents import CheckpointFiles
 from llm_specdec.checkpoint.files import Tensor, read_json, unknown_shards
 from llm_specdec.errors import CheckpointError
 
@@ -48,7 +48,7 @@ class Anatomy:
     pass_bytes: int  # read by one decoding pass
     output_bytes: int  # of these, the output head
     notes: tuple[str, ...]
-    contents: Contents = field(repr=False, compare=False)
+    contents: CheckpointFiles = field(repr=False, compare=False)
     parts: Mapping[str, Any] = field(default_factory=dict)  # of drafters in the files, by kind
 
     def problems(self) -> list[str]:
@@ -95,7 +95,7 @@ class Anatomy:
 
 
 def anatomy_of(
-    contents: Contents,
+    contents: CheckpointFiles,
     kind: str = TARGET,
     apart: frozenset[str] = frozenset(),
     parts: Mapping[str, Any] = MappingProxyType({}),

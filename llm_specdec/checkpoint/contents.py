@@ -26,7 +26,7 @@ NO_MODEL: dict[Form, str] = {
 
 
 @dataclass(frozen=True)
-class Contents:
+class CheckpointFiles:
     """A checkpoint's files as they are, headers read.
 
     config: {} without a config.json. tensors: all of them, those of `beside` included.
@@ -51,19 +51,19 @@ class Contents:
         return {**self.config, **nested} if isinstance(nested, dict) else self.config
 
 
-def contents_of(folder: Path) -> Contents:
+def contents_of(folder: Path) -> CheckpointFiles:
     """Raises CheckpointError where a file is damaged."""
     folder = Path(folder)
     names = {path.name for path in listing(folder)}
     if not names:
-        return Contents(folder, "empty")
+        return CheckpointFiles(folder, "empty")
     weights = read_tensors(weight_files(folder))
     beside = read_tensors(sidecar_files(folder))
     tensors = {**weights, **beside}
     if not tensors:
-        return Contents(folder, _form_of(names))
+        return CheckpointFiles(folder, _form_of(names))
     config = read_config(folder / "config.json")
-    found = Contents(folder, "model", config, tensors, frozenset(beside))
+    found = CheckpointFiles(folder, "model", config, tensors, frozenset(beside))
     check_config(folder / "config.json", found.text)
     return found
 

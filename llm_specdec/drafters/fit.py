@@ -10,7 +10,7 @@ _DEAR = 0.5  # a draft pass that reads more than this share of a target pass rar
 
 
 @dataclass(frozen=True)
-class Lane:
+class Recommendation:
     kind: str  # a name in the table
     reason: str
 
@@ -78,19 +78,19 @@ def warnings(target: Anatomy, drafter: Anatomy | None) -> list[str]:
     return found
 
 
-def shipped(target: Anatomy) -> Lane | None:
+def shipped(target: Anatomy) -> Recommendation | None:
     """The lane that the target's own files do for, None where they do for none."""
-    found = (Lane(kind.name, why) for kind in KINDS.values() if (why := kind.shipped(target)))
-    return next(found, None)
+    said = ((kind.name, kind.shipped(target)) for kind in KINDS.values())
+    return next((Recommendation(name, why) for name, why in said if why), None)
 
 
-def recommend(target: Anatomy, drafter: Anatomy | None = None) -> Lane:
+def recommend(target: Anatomy, drafter: Anatomy | None = None) -> Recommendation:
     """The lane to run: the target's own drafter, else a drafter that fits, else the helper."""
     if lane := shipped(target):
         return lane
     why = ", ".join(lacks for kind in KINDS.values() if (lacks := kind.lacking(target)))
     if drafter is None:
-        return Lane(HELPER.name, f"{why}, no drafter given")
+        return Recommendation(HELPER.name, f"{why}, no drafter given")
     if mismatches(target, drafter):
-        return Lane(HELPER.name, f"{why}, and the drafter does not fit")
-    return Lane(of_files(drafter.kind).name, f"{why}, and the drafter fits")
+        return Recommendation(HELPER.name, f"{why}, and the drafter does not fit")
+    return Recommendation(of_files(drafter.kind).name, f"{why}, and the drafter fits")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from llm_specdec.drafters.kind import Kind
 
 if TYPE_CHECKING:
-    from llm_specdec.checkpoint import Anatomy, Contents
+    from llm_specdec.checkpoint import Anatomy, CheckpointFiles
 
 
 class Foreign(Kind):
@@ -13,7 +13,7 @@ class Foreign(Kind):
     files_words = "a drafter in a layout that nothing here can run"
     sources = ()
 
-    def tensors(self, contents: "Contents") -> frozenset[str]:
+    def tensors(self, contents: "CheckpointFiles") -> frozenset[str]:
         config = contents.config
         found = "d2t" in contents.tensors or "speculators_model_type" in config
         return frozenset(contents.tensors if found or _is_drafters(config) else ())

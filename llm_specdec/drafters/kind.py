@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from llm_specdec.checkpoint import Anatomy, Contents
+    from llm_specdec.checkpoint import Anatomy, CheckpointFiles
     from llm_specdec.engine.drafter import Drafter
     from llm_specdec.engine.session import Session, Weights
     from llm_specdec.engine.target import Target
@@ -20,7 +20,7 @@ DRAFTER_GROUP_SIZE = 64  # elements; of a drafter that is quantised when it is l
 
 
 @dataclass(frozen=True)
-class Source:
+class DraftSource:
     """Proposals of one quality, estimated apart from others.
 
     longest: draft tokens that `auto` asks for at most. prior: the acceptance believed before
@@ -56,7 +56,7 @@ class Kind:
     has_weights: bool = True
 
     # Limits and defaults
-    sources: tuple[Source, ...]  # who proposes, by name; its own first
+    sources: tuple[DraftSource, ...]  # who proposes, by name; its own first
     fallback: int = 2  # draft tokens where costs could not be measured
     helped: bool = True  # the table's helper may propose in its place
 
@@ -72,12 +72,12 @@ class Kind:
 
     # Recognising its files
 
-    def tensors(self, contents: "Contents") -> frozenset[str]:
+    def tensors(self, contents: "CheckpointFiles") -> frozenset[str]:
         """Names of the tensors that belong to such a drafter. Where these are all there is, the
         folder holds a drafter; where they are some of them, a target that ships one."""
         return frozenset()
 
-    def part(self, contents: "Contents") -> Any:
+    def part(self, contents: "CheckpointFiles") -> Any:
         """What its files say, kept in `Anatomy.parts` under its name. Raises CheckpointError."""
         return None
 
@@ -159,7 +159,7 @@ class NoDrafter(Kind):
     name = "none"
     is_word = True
     has_weights = False
-    sources = (Source("none", 0),)
+    sources = (DraftSource("none", 0),)
     fallback = 0
     helped = False
 

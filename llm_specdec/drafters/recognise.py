@@ -2,7 +2,14 @@
 
 from pathlib import Path
 
-from llm_specdec.checkpoint import NO_MODEL, TARGET, Anatomy, Contents, anatomy_of, contents_of
+from llm_specdec.checkpoint import (
+    NO_MODEL,
+    TARGET,
+    Anatomy,
+    CheckpointFiles,
+    anatomy_of,
+    contents_of,
+)
 from llm_specdec.drafters.kind import Kind
 from llm_specdec.drafters.table import KINDS
 from llm_specdec.errors import CheckpointError
@@ -44,7 +51,7 @@ def apart(folder: Path) -> frozenset[str]:
     return _apart(_held(contents_of(folder)))
 
 
-def _named(contents: Contents) -> str:
+def _named(contents: CheckpointFiles) -> str:
     if contents.form != "model":
         return contents.form
     if alone := _alone(contents):
@@ -52,13 +59,13 @@ def _named(contents: Contents) -> str:
     return TARGET if contents.has_config else "unknown"
 
 
-def _alone(contents: Contents) -> Kind | None:
+def _alone(contents: CheckpointFiles) -> Kind | None:
     """The kind of drafter that all the tensors belong to."""
     held = _held(contents).items()
     return next((kind for kind, names in held if len(names) == len(contents.tensors)), None)
 
 
-def _held(contents: Contents) -> dict[Kind, frozenset[str]]:
+def _held(contents: CheckpointFiles) -> dict[Kind, frozenset[str]]:
     """The kinds of drafters that have tensors there."""
     return {kind: names for kind in KINDS.values() if (names := kind.tensors(contents))}
 

@@ -59,6 +59,7 @@ def test_deepseek_head_is_the_layers_appended_after_the_last(tmp_path):
         1,
         True,
     )
+    assert found.caches is not None
     assert len(found.caches) == 2
 
 

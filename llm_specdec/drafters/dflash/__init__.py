@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 from llm_specdec.drafters.kind import (
     DRAFTER_GROUP_SIZE,
     DraftPass,
+    DraftSource,
     Kind,
-    Source,
     tokenizer_mismatches,
 )
 
 if TYPE_CHECKING:
-    from llm_specdec.checkpoint import Anatomy, Contents
-    from llm_specdec.drafters.dflash.config import Asked
+    from llm_specdec.checkpoint import Anatomy, CheckpointFiles
+    from llm_specdec.drafters.dflash.config import TargetNeeds
     from llm_specdec.engine.drafter import Drafter
     from llm_specdec.engine.session import Weights
     from llm_specdec.engine.target import Target
@@ -37,20 +37,20 @@ class DFlash(Kind):
     name = files = "dflash"
     files_words = "a DFlash drafter"
     takes_folder = True
-    sources = (Source("dflash", 7),)
+    sources = (DraftSource("dflash", 7),)
     fallback = 3
     cached_as = "llama"  # keys and values by layer_types
 
     # Recognising its files
 
-    def tensors(self, contents: "Contents") -> frozenset[str]:
+    def tensors(self, contents: "CheckpointFiles") -> frozenset[str]:
         found = {"hidden_norm.weight", "fc.weight"} <= contents.tensors.keys()
         return frozenset(contents.tensors if found else ())
 
-    def part(self, contents: "Contents") -> "Asked":
+    def part(self, contents: "CheckpointFiles") -> "TargetNeeds":
         from llm_specdec.drafters.dflash import config
 
-        return config.asked(contents)
+        return config.needs(contents)
 
     def check(self, folder: Path) -> None:
         from llm_specdec.drafters.dflash import config
@@ -72,12 +72,12 @@ class DFlash(Kind):
         """The target's output matrix is read, too."""
         if drafter is None:
             return None
-        return DraftPass(drafter.pass_bytes + target.output_bytes, _asked(drafter).block_size - 1)
+        return DraftPass(drafter.pass_bytes + target.output_bytes, _needs(drafter).block_size - 1)
 
     # Words
 
     def inspected(self, found: "Anatomy") -> dict[str, Any]:
-        return {self.name: asdict(_asked(found)) if self.name in found.parts else None}
+        return {self.name: asdict(_needs(found)) if self.name in found.parts else None}
 
     # Running
 
@@ -91,22 +91,22 @@ class DFlash(Kind):
         )
 
 
-def _asked(drafter: "Anatomy") -> "Asked":
-    asked: Asked = drafter.parts[KIND.name]
-    return asked
+def _needs(drafter: "Anatomy") -> "TargetNeeds":
+    needs: TargetNeeds = drafter.parts[KIND.name]
+    return needs
 
 
 def _shape_mismatches(target: "Anatomy", drafter: "Anatomy") -> list[str]:
-    asked, found = _asked(drafter), []
-    ids = asked.target_layer_ids
-    wanted = asked.fused // len(ids) if asked.fused and ids else drafter.hidden_size
+    needs, found = _needs(drafter), []
+    ids = needs.target_layer_ids
+    wanted = needs.fused // len(ids) if needs.fused and ids else drafter.hidden_size
     if wanted != target.hidden_size:
         found.append(
             f"hidden size: the drafter reads {wanted}, the target has {target.hidden_size}"
         )
-    if asked.num_target_layers not in (None, target.layers):
+    if needs.num_target_layers not in (None, target.layers):
         found.append(
-            f"layers: the drafter is made for {asked.num_target_layers}, "
+            f"layers: the drafter is made for {needs.num_target_layers}, "
             f"the target has {target.layers}"
         )
     if ids and max(ids) >= target.layers:
@@ -121,9 +121,9 @@ def _shape_mismatches(target: "Anatomy", drafter: "Anatomy") -> list[str]:
             f"vocabulary: the drafter has {sizes[0]:,} entries, the target {sizes[1]:,}"
             + (f" for {tokens:,} tokens" if tokens else "")
         )
-    elif asked.mask_token_id >= target.vocab_size:
+    elif needs.mask_token_id >= target.vocab_size:
         found.append(
-            f"mask token: the drafter's is {asked.mask_token_id}, "
+            f"mask token: the drafter's is {needs.mask_token_id}, "
             f"the target's last is {target.vocab_size - 1}"
         )
     return found

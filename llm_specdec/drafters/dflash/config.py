@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from llm_specdec.checkpoint import Contents, weights
+from llm_specdec.checkpoint import CheckpointFiles, weights
 from llm_specdec.checkpoint.files import check_config
 from llm_specdec.errors import CheckpointError
 
@@ -38,7 +38,7 @@ _ROPES = ("default", "linear", "dynamic", "llama3", "yarn", "longrope", "proport
 
 
 @dataclass(frozen=True)
-class Asked:
+class TargetNeeds:
     """What a DFlash drafter asks of its target; `fused` is the width its `fc` takes."""
 
     version: int  # 1 or 2 (2 has a candidate selector)
@@ -49,7 +49,7 @@ class Asked:
     fused: int | None  # = target hidden size × number of target layer ids
 
 
-def asked(contents: Contents) -> Asked:
+def needs(contents: CheckpointFiles) -> TargetNeeds:
     """From the config and the names and shapes of the tensors; `read` is stricter.
 
     Raises CheckpointError where the config does not say which layers it reads.
@@ -65,10 +65,10 @@ def asked(contents: Contents) -> Asked:
     block = settings.get("block_size") or config.get("block_size") or 16
     version = 2 if any(name.startswith("candidate_selector.") for name in contents.tensors) else 1
     targets = config.get("num_target_layers")
-    return Asked(version, block, tuple(ids), mask, targets, _fused(contents))
+    return TargetNeeds(version, block, tuple(ids), mask, targets, _fused(contents))
 
 
-def _fused(contents: Contents) -> int | None:
+def _fused(contents: CheckpointFiles) -> int | None:
     weight, scales = contents.tensors["fc.weight"], contents.tensors.get("fc.scales")
     if scales is None:
         return weight.shape[-1] if weight.shape else None

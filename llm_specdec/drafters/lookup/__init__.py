@@ -5,14 +5,14 @@ A long match mostly goes on, so it is a source of its own, and may stand in for 
 
 from typing import TYPE_CHECKING
 
-from llm_specdec.drafters.kind import Kind, Source
+from llm_specdec.drafters.kind import DraftSource, Kind
 
 if TYPE_CHECKING:
     from llm_specdec.engine.drafter import Drafter
     from llm_specdec.engine.session import Weights
     from llm_specdec.engine.target import Target
 
-SHORT, LONG = Source("lookup", 15), Source("lookup-long", 15, prior=0.8)
+SHORT, LONG = DraftSource("lookup", 15), DraftSource("lookup-long", 15, prior=0.8)
 
 
 class Lookup(Kind):

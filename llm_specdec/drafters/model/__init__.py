@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from llm_specdec.drafters.kind import DRAFTER_GROUP_SIZE, Kind, Source, tokenizer_mismatches
+from llm_specdec.drafters.kind import DRAFTER_GROUP_SIZE, DraftSource, Kind, tokenizer_mismatches
 
 if TYPE_CHECKING:
     from llm_specdec.checkpoint import Anatomy
@@ -16,7 +16,7 @@ class SmallModel(Kind):
     files = "target"  # any language model may draft for a larger one
     files_words = "a language model"
     takes_folder = True
-    sources = (Source("model", 7),)
+    sources = (DraftSource("model", 7),)
 
     def mismatches(self, target: "Anatomy", drafter: "Anatomy | None") -> list[str]:
         assert drafter is not None

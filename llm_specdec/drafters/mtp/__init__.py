@@ -12,10 +12,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from llm_specdec.drafters.kind import DraftPass, Kind, Source
+from llm_specdec.drafters.kind import DraftPass, DraftSource, Kind
 
 if TYPE_CHECKING:
-    from llm_specdec.checkpoint import Anatomy, Contents
+    from llm_specdec.checkpoint import Anatomy, CheckpointFiles
     from llm_specdec.drafters.mtp.layouts import StoredHead
     from llm_specdec.engine.drafter import Drafter
     from llm_specdec.engine.session import Session, Weights
@@ -28,7 +28,7 @@ class PredictionHeadKind(Kind):
     files_words = "a prediction head without its target"
     lane_words = "the target's own head"
     is_word = True
-    sources = (Source("mtp", 5),)
+    sources = (DraftSource("mtp", 5),)
     readings = MappingProxyType(
         {"final_norm": "after the final norm", "last_layer": "before the final norm"}
     )
@@ -36,11 +36,11 @@ class PredictionHeadKind(Kind):
 
     # Recognising its files
 
-    def tensors(self, contents: "Contents") -> frozenset[str]:
+    def tensors(self, contents: "CheckpointFiles") -> frozenset[str]:
         head = self.part(contents)
         return frozenset(head.tensors if head else ())
 
-    def part(self, contents: "Contents") -> "StoredHead | None":
+    def part(self, contents: "CheckpointFiles") -> "StoredHead | None":
         from llm_specdec.drafters.mtp import layouts
 
         head = layouts.find(contents.tensors)

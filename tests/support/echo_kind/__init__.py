@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from llm_specdec.drafters.kind import Kind, Source
+from llm_specdec.drafters.kind import DraftSource, Kind
 from llm_specdec.drafters.table import KINDS
 from tests.support.checkpoints import write_json, write_safetensors
 
 if TYPE_CHECKING:
-    from llm_specdec.checkpoint import Anatomy, Contents
+    from llm_specdec.checkpoint import Anatomy, CheckpointFiles
     from llm_specdec.engine.drafter import Drafter
     from llm_specdec.engine.session import Weights
     from llm_specdec.engine.target import Target
@@ -26,12 +26,12 @@ class Echo(Kind):
     files = "echo-files"
     files_words = "an echo"
     takes_folder = True
-    sources = (Source("echo", 4),)
+    sources = (DraftSource("echo", 4),)
 
-    def tensors(self, contents: "Contents") -> frozenset[str]:
+    def tensors(self, contents: "CheckpointFiles") -> frozenset[str]:
         return frozenset(name for name in contents.tensors if name == LENGTH)
 
-    def part(self, contents: "Contents") -> int:
+    def part(self, contents: "CheckpointFiles") -> int:
         return contents.tensors[LENGTH].elements
 
     def mismatches(self, target: "Anatomy", drafter: "Anatomy | None") -> list[str]:
