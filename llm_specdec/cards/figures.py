@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from llm_specdec.cards.found import Value
 from llm_specdec.cards.words import kinds, one_of, pattern
@@ -66,16 +66,17 @@ class Reading:
     rest: str
 
 
-def names(text: str) -> list[Name]:
+@lru_cache(maxsize=256)
+def names(text: str) -> tuple[Name, ...]:
     """Names of sampler settings, in order, without those of something else ("router top-k")."""
-    return [
+    return tuple(
         name
         for name in _all_names(text)
         if not pattern(r"«other.before»(?:'s)?[\s_-]*$").search(
             text[max(0, name.start - 40) : name.start]
         )
         and not pattern(r"[\s_=-]{0,3}«other.after»").match(text, name.end)
-    ]
+    )
 
 
 def has_names(text: str) -> bool:
@@ -136,7 +137,9 @@ def read(text: str) -> Reading:
 Find = Callable[[str, Name, int, int], Figure | None]
 
 
-def _put_together(text: str, known: list[Name], everything: list[Name], find: Find) -> Reading:
+def _put_together(
+    text: str, known: tuple[Name, ...], everything: list[Name], find: Find
+) -> Reading:
     found: list[Figure] = []
     unvalued: list[Name] = []
     for name in known:
