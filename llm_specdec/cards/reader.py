@@ -96,7 +96,7 @@ class _Reader:
         paste = Paste()
         for index, block in enumerate(self.blocks):
             data = block.kind in ("code", "table") and len(block.text.text) > LONGEST
-            if data or (not topics(block.text.text) and not _may_matter(block, self.blocks)):
+            if data or (not topics(block.text.text) and not self._may_matter(block)):
                 paste.covers(block)
                 continue
             around = Around(block, self.repo)
@@ -113,6 +113,18 @@ class _Reader:
         self.said.made_from = made_from(self.blocks)
         self.said.lines = [self.lines[number] for number in sorted(self.lines)]
         return self.said
+
+    def _may_matter(self, block: Block) -> bool:
+        """Whether a block that names nothing may still speak of these matters."""
+        text = block.text.text
+        if text in words("topics.thinking"):
+            return True
+        if block.kind == "text" and any(
+            QUOTED_TEXT.search(self.raw[n - 1]) for n in block.text.numbers
+        ):
+            return True
+        above = [block.intro, *block.headings]
+        return bool(re.search(r"\d", text)) and any(a and names(a.text.text) for a in above)
 
     def _front_matter(self, text: str) -> None:
         for number, line in enumerate(self.raw[: body_start(text)], 1):
@@ -146,6 +158,20 @@ class _Reader:
             self._sentence(block, sentence, start, around, context, topic)
             named = {name.setting for name in names(sentence)}
             topic = named.pop() if len(named) == 1 else ("" if named else topic)
+        if around.context.verdict is Verdict.ADVICE:
+            self._other_texts(block, around)
+
+    def _other_texts(self, block: Block, around: Around) -> None:
+        """Below advice a quoted text may be a system prompt by a name that is not known here."""
+        for number, line in block.raw_lines:
+            quoted = QUOTED_TEXT.search(self.raw[number - 1])
+            words_in = next(filter(None, quoted.groups()), "").split() if quoted else []
+            if (
+                number not in self.lines
+                and len(words_in) > 1
+                and len(line.split(":")[0].split()) < 5
+            ):
+                self._note(number, "shown", "a text by a name that is not known")
 
     def _sentence(
         self, block: Block, sentence: str, start: int, around: Around, context: Context, topic: str
@@ -349,15 +375,6 @@ class _Reader:
             for number, line in block.raw_lines:
                 if number not in self.lines and names(line) and re.search(r"\d", line):
                     self._note(number, "shown", "not understood", _settings(line))
-
-
-def _may_matter(block: Block, _blocks: list[Block]) -> bool:
-    """Whether a block without a name may still speak of a setting: of that of its heading."""
-    text = block.text.text
-    if text in words("topics.thinking"):
-        return True
-    above = [block.intro, *block.headings]
-    return bool(re.search(r"\d", text)) and any(a is not None and names(a.text.text) for a in above)
 
 
 def _settings(text: str) -> tuple[str, ...]:

@@ -7,9 +7,11 @@ import pytest
 
 from llm_specdec.cards.reader import read_text
 
-LINES = [
-    json.loads(line) for line in (Path(__file__).parent / "lines.jsonl").read_text().splitlines()
-]
+HERE = Path(__file__).parent
+HANDED, OWN = (
+    [json.loads(line) for line in path.read_text().splitlines()]
+    for path in (HERE.parents[1] / "fixtures/cases/card-lines.jsonl", HERE / "lines.jsonl")
+)
 
 
 def read(line):
@@ -30,7 +32,7 @@ def meaning(case):
     return told | ({("system_default", system)} if system else set())
 
 
-@pytest.mark.parametrize("case", LINES, ids=lambda case: case["line"])
+@pytest.mark.parametrize("case", HANDED + OWN, ids=lambda case: case["line"])
 def test_a_line_is_taken_for_what_it_means_or_shown(case):
     found, shown = read(case["line"])
     assert found <= meaning(case)
@@ -38,11 +40,11 @@ def test_a_line_is_taken_for_what_it_means_or_shown(case):
 
 
 def test_most_lines_are_taken_rather_than_shown():
-    advice = [case for case in LINES if meaning(case)]
+    advice = [case for case in OWN if meaning(case)]
     taken = [case for case in advice if read(case["line"])[0] == meaning(case)]
     assert len(taken) >= 0.9 * len(advice)
 
 
 def test_few_lines_without_advice_are_shown():
-    rest = [case["line"] for case in LINES if not meaning(case)]
+    rest = [case["line"] for case in OWN if not meaning(case)]
     assert sum(read(line)[1] for line in rest) <= 0.2 * len(rest)
