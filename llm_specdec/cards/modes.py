@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from llm_specdec.cards.words import kinds, pattern, words
 
@@ -90,6 +91,7 @@ def parts(mode: str | None) -> tuple[str | None, str]:
     return (first, rest) if first in ("thinking", "non-thinking") else (None, first)
 
 
+@lru_cache(maxsize=256)
 def label_of(text: str) -> Label:
     """The mode that a label names."""
     text = re.sub(r"^[\s#>*\d.)(-]+", "", text).strip().rstrip(":").strip()
