@@ -14,7 +14,7 @@ SpecdecError                 exit 1
 └── Undecided                exit 3: a bench whose figures carry no verdict
 
 A message is one line: what is wrong, then what to do. It is translated to click in
-`cli/__init__.py` and to llm in `model.py`, nowhere else.
+`cli/__init__.py` and to llm in `adapter/models.py`, nowhere else.
 """
 
 from llm_specdec.console.text import clean
