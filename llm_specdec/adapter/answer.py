@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import llm
@@ -12,9 +12,11 @@ from llm_specdec import files, receipts, settings
 from llm_specdec.adapter.events import as_llms, request_of
 from llm_specdec.adapter.model_thread import Job
 from llm_specdec.adapter.options import llm_command, log_database, told_apart
+from llm_specdec.adapter.reminders import switched_off_today
 from llm_specdec.backends import Event, Notice, Plan, Result, Started, execute, plan
 from llm_specdec.backends.notices import show
 from llm_specdec.console.notices import warn
+from llm_specdec.console.progress import progress
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import Pairing
 
@@ -46,24 +48,38 @@ class Answer:
         # From Python a worker is used only where the prompt or the pairing asks for it.
         self._keep_alive = registry.load().keep_alive if self._commanded else "0"
         _warn(self._resolution, prompt)
+        if self._commanded and not pairing.enabled and self._resolution.values["draft"]:
+            switched_off_today(pairing)
 
     def stream(self, job: Job) -> Generator[StreamEvent, None, None]:
-        """Run and leave a receipt, on the thread that runs models."""
+        """Run and leave a receipt, on the thread that runs models. Until the answer begins a
+        terminal shows what it waits for."""
         plan = self._planned()
         events = execute(plan, request_of(self._prompt, plan), lambda: job.cancelled)
-        for event in events:
-            match event:
-                case Started():
-                    job.keeps = True
-                case Notice():
-                    show(event)
-                case Result():
-                    self._leave_receipt(event)
-                    self._say_of_keep(event)
-                    break
-                case _:
-                    yield from as_llms(event, self._response)
+        with contextlib.ExitStack() as waiting:
+            change = waiting.enter_context(self._progress())
+            for event in events:
+                match event:
+                    case Started():
+                        job.keeps = True
+                        change("reading the prompt")
+                    case Notice():
+                        show(event, change)
+                    case Result():
+                        waiting.close()
+                        self._leave_receipt(event)
+                        self._say_of_keep(event)
+                        break
+                    case _:
+                        waiting.close()
+                        yield from as_llms(event, self._response)
         job.afterwards = functools.partial(_finish, events)
+
+    def _progress(self) -> contextlib.AbstractContextManager[Callable[[str], None]]:
+        """Nothing is shown on the terminal of a program that uses llm as a library."""
+        if self._commanded:
+            return progress(f"loading {self._model_id}")
+        return contextlib.nullcontext(lambda text: None)
 
     def _planned(self) -> Plan:
         return plan(

@@ -9,13 +9,13 @@ from llm_specdec.console import notices
 Value = TypeVar("Value")
 
 
-def show(notice: Notice, tell: Callable[[str], None] = notices.tell) -> None:
+def show(notice: Notice, tell: Callable[[str], None] = lambda text: None) -> None:
     """A warning as such; `tell` shows progress."""
     (notices.warn if notice.level == "warning" else tell)(notice.text)
 
 
 def shown(
-    steps: Generator[Notice, None, Value], tell: Callable[[str], None] = notices.tell
+    steps: Generator[Notice, None, Value], tell: Callable[[str], None] = lambda text: None
 ) -> Value:
     """What the steps come to, their notices shown meanwhile."""
     while True:

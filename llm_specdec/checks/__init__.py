@@ -20,6 +20,7 @@ CHECKS: list[Callable[[], Findings]] = [
     registered.registry_file,
     registered.pairings,
     registered.shadowed,
+    registered.off,
     registered.stale_benches,
     workers.resident,
     installation.disk,

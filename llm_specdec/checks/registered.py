@@ -9,7 +9,7 @@ from llm_specdec.bench.last_verdict import standings
 from llm_specdec.checks.finding import Finding, Findings, examine
 from llm_specdec.checks.models import one_pairing
 from llm_specdec.errors import RegistryError
-from llm_specdec.pairings import registry
+from llm_specdec.pairings import registry, switched_off
 from llm_specdec.pairings.registry import Pairing, Registry
 
 
@@ -62,6 +62,18 @@ def _shadows(model_id: str, pairing: Pairing, profile: str | None) -> Findings:
                 f"{lost[0].value} of the {lost[0].layer}",
                 "the recipe that the registry shows is not the one that runs",
                 shlex.join(["llm", "models", "options", "clear", model_id, name]),
+            )
+
+
+def off() -> Findings:
+    """Pairings that are switched off."""
+    for pairing in known().pairings.values():
+        if not pairing.enabled:
+            yield Finding(
+                "warning",
+                f"{pairing.name} is switched off: {switched_off.why(pairing)}",
+                "its target answers alone",
+                switched_off.mend(pairing),
             )
 
 

@@ -35,8 +35,7 @@ from llm_specdec.console.text import echo
 from llm_specdec.drafters.table import words
 from llm_specdec.errors import CheckFailed, LogError, SpecdecError, UsageError
 from llm_specdec.pairings import registry
-from llm_specdec.pairings.choose import GATE_FIRST
-from llm_specdec.pairings.registry import BROKEN, VETOED, Pairing
+from llm_specdec.pairings.registry import BROKEN, GATE_FIRST, VETOED, Pairing
 from llm_specdec.prefix_cache import limits
 
 if TYPE_CHECKING:

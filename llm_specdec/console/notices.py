@@ -1,7 +1,6 @@
 """What is said beside the answer, on stderr: stdout is the answer's alone."""
 
 import functools
-import sys
 
 from llm_specdec.console.progress import say
 from llm_specdec.console.text import one_line
@@ -11,9 +10,3 @@ from llm_specdec.console.text import one_line
 def warn(text: str) -> None:
     """Once a process: a chain of tools or a chat would repeat it every turn."""
     say(f"Warning: {one_line(text)}")
-
-
-def tell(text: str) -> None:
-    """Say why it takes a moment, to a person only."""
-    if sys.stderr.isatty():
-        say(text)

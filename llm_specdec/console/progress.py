@@ -9,35 +9,41 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from llm_specdec.console.text import echo, overwrite
 
 AFTER = 0.5  # seconds: what takes less needs no word
 
 
+@dataclass(eq=False)
+class _Block:
+    text: str
+    since: float = field(default_factory=time.monotonic)
+
+    def change(self, text: str) -> None:
+        self.text, self.since = text, time.monotonic()
+
+
 class _Line:
     """The line: the text of the innermost of the blocks that are open, and its seconds."""
 
     def __init__(self) -> None:
-        self._open: list[tuple[str, float]] = []  # text, since when
+        self._open: list[_Block] = []
         self._lock = threading.Lock()
         self._drawn = False
         self._ticking = False
 
-    def push(self, text: str) -> None:
+    def open(self, block: _Block) -> None:
         with self._lock:
-            self._open.append((text, time.monotonic()))
+            self._open.append(block)
             if not self._ticking:
                 self._ticking = True
                 threading.Thread(target=self._tick, name="progress", daemon=True).start()
 
-    def change(self, text: str) -> None:
+    def close(self, block: _Block) -> None:
         with self._lock:
-            self._open[-1] = text, time.monotonic()
-
-    def pop(self) -> None:
-        with self._lock:
-            self._open.pop()
+            self._open.remove(block)
             self._erase()
 
     def erase(self) -> None:
@@ -52,7 +58,7 @@ class _Line:
                 if not self._open:
                     self._ticking = False
                     return
-                self._draw(*self._open[-1])
+                self._draw(self._open[-1].text, self._open[-1].since)
 
     def _draw(self, text: str, since: float) -> None:
         seconds = time.monotonic() - since
@@ -76,11 +82,12 @@ def progress(text: str) -> Iterator[Callable[[str], None]]:
     if not sys.stderr.isatty():
         yield lambda text: None
         return
-    _line.push(text)
+    block = _Block(text)
+    _line.open(block)
     try:
-        yield _line.change
+        yield block.change
     finally:
-        _line.pop()
+        _line.close(block)
 
 
 def say(text: str) -> None:

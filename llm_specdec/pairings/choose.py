@@ -9,9 +9,7 @@ from llm_specdec.drafters import fit
 from llm_specdec.drafters.recognise import read
 from llm_specdec.drafters.table import KINDS, of_files, words
 from llm_specdec.errors import PairingError, SpecdecError, UnsupportedError
-from llm_specdec.pairings.registry import Pairing, Registry
-
-GATE_FIRST = "a drafter beside the target's own head must pass its gate first"
+from llm_specdec.pairings.registry import GATE_FIRST, Pairing, Registry
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def round_costs(
     stored = None if anew else costs.stored(session, kv_bits)
     if stored or not (anew or plan.costs == "measured"):
         return stored
-    yield Notice("progress", "measuring what drafts cost on this machine, once …")
+    yield Notice("progress", "measuring what drafts cost on this machine, once")
     return costs.measured(session, kv_bits)
 
 

@@ -96,4 +96,4 @@ def _messages(channel: Channel, cancelled: Callable[[], bool]) -> Iterator[Messa
 
 
 def _waiting(before: int) -> str:
-    return f"waiting for {before} prompt{'s' if before > 1 else ''} before this one …"
+    return f"waiting for {before} prompt{'s' if before > 1 else ''} before this one"

@@ -9,6 +9,7 @@ file       `load`, `edit`, `change` and `rename`
 from llm_specdec.pairings.registry.file import change, default_path, edit, load, rename
 from llm_specdec.pairings.registry.pairings import (
     BROKEN,
+    GATE_FIRST,
     NAMES_ARE,
     VETOED,
     Pairing,
@@ -21,6 +22,7 @@ from llm_specdec.pairings.registry.pairings import (
 
 __all__ = [
     "BROKEN",
+    "GATE_FIRST",
     "NAMES_ARE",
     "VETOED",
     "Pairing",

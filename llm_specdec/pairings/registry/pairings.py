@@ -14,6 +14,7 @@ DEFAULT_PROFILE = "default"  # a profile of this name is what the bare NAME uses
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 NAMES_ARE = "letters, digits, '.', '_' and '-', a letter or digit first, at most 64"
 VETOED, BROKEN = "vetoed by bench", "broken by bench"  # how a gate's disabled_reason begins
+GATE_FIRST = "a drafter beside the target's own head must pass its gate first"
 
 
 @dataclass(frozen=True)
