@@ -228,6 +228,7 @@ def report(pairing: Pairing, choice: Choice, card: Card | None, as_json: bool) -
         echo(f"head reads {show_head(pairing)}")
     if not pairing.enabled:
         echo(f"disabled: {pairing.disabled_reason}: llm specdec bench {pairing.name} --gate 15")
-    if card:
-        echo("\n".join(card_values.report(pairing.name, card, bool(pairing.card.get("taken")))))
+    taken = bool(pairing.card.get("taken"))
+    for line in card_values.report(pairing.name, card, taken) if card else []:
+        echo(line)
     echo(f"try it: llm -m {pairing.name} 'hello'")

@@ -131,7 +131,9 @@ def warn_silent_card(pairing: Pairing, keys: Collection[str], deviation: str | N
     from llm_specdec.settings import card_layers
 
     for key in set(keys) - card_layers.speaks_of(pairing):
-        warn(f"the card says nothing of {key}: the reason is kept, but there was no need of one")
+        warn(
+            f"the card says nothing of {key}: the reason is kept, though nothing speaks against the value"
+        )
 
 
 def warn_shadowed(pairing: Pairing, keys: Collection[str]) -> None:
