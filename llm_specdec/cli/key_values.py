@@ -132,7 +132,8 @@ def warn_silent_card(pairing: Pairing, keys: Collection[str], deviation: str | N
 
     for key in set(keys) - card_layers.speaks_of(pairing):
         warn(
-            f"the card says nothing of {key}: the reason is kept, though nothing speaks against the value"
+            f"the card says nothing of {key}: the reason is kept, "
+            "though nothing speaks against the value"
         )
 
 
