@@ -1,9 +1,10 @@
 """Whether a JSON schema has a finite answer at all.
 
-A part of a schema has one when what it holds in any case has one: a least fixpoint, found in
-rounds. Keywords that are not read here demand nothing, so no schema is refused for them.
+A part of a schema has one when what it holds in any case has one: a least fixpoint. Keywords
+that are not read here demand nothing, so no schema is refused for them.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -57,15 +58,32 @@ def _reached(schema: Any) -> dict[Place, list[Need]]:
 
 
 def _ended(schema: Any, needs: Mapping[Place, list[Need]]) -> set[Place]:
-    """The parts that have a finite instance."""
+    """The parts that have a finite instance: each that has one may end those that wait for it."""
     ended: set[Place] = set()
+    unmet = {place: Counter(need.kind for need in found) for place, found in needs.items()}
+    met: set[tuple[Place, int]] = set()
+    waiting: dict[Place, list[tuple[Place, int]]] = {}
+    for place, found in needs.items():
+        for number, need in enumerate(found):
+            for part in need.places:
+                waiting.setdefault(part, []).append((place, number))
 
     def ends(place: Place) -> bool:
-        lacking = {need.kind for need in needs[place] if not ended.intersection(need.places)}
+        lacking = {kind for kind, count in unmet[place].items() if count}
         return not lacking or ("" not in lacking and lacking < _types(_at(schema, place)))
 
-    while more := {place for place in needs.keys() - ended if ends(place)}:
-        ended |= more
+    ahead = [place for place in needs if ends(place)]
+    while ahead:
+        part = ahead.pop()
+        if part in ended:
+            continue
+        ended.add(part)
+        for place, number in waiting.get(part, ()):
+            if (place, number) not in met:
+                met.add((place, number))
+                unmet[place][needs[place][number].kind] -= 1
+            if ends(place):
+                ahead.append(place)
     return ended
 
 

@@ -5,7 +5,8 @@ and white space that a model may repeat for ever is not in it.
 """
 
 import json
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from llm_specdec.constraints import finite
@@ -17,6 +18,10 @@ _OPEN = {
     "additionalProperties", "patternProperties", "minProperties", "propertyNames", "$ref",
     "anyOf", "oneOf", "allOf", "unevaluatedProperties",
 }  # fmt: skip
+_VALUES = {"const", "enum", "default", "examples"}  # what they hold is no schema
+_NAMING = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+_JSON = (Mapping, list, tuple, str, int, float, type(None))
+MOST_LEVELS = 120  # llguidance gives up a little later
 
 
 def grammar(schema: Mapping[str, Any]) -> str:
@@ -27,18 +32,51 @@ def grammar(schema: Mapping[str, Any]) -> str:
     Raises UsageError for an invalid schema, one that llguidance cannot enforce, and one of which
     no answer can end.
     """
+    if problem := next(_problems(schema), ""):
+        raise UsageError(f"the schema cannot be enforced: {problem}")
     closed = dict(schema) if "allOf" in json.dumps(schema) else _closed(schema)
     for one in (closed, dict(schema)):
         found, refused = _compiled(one)
         if not refused:
             break
     else:
-        raise UsageError(
-            f"the schema cannot be enforced: {' '.join(refused.split())}: change that part of it"
-        )
+        why = textwrap.shorten(refused, 300, placeholder=" …")
+        raise UsageError(f"the schema cannot be enforced: {why}: change that part of it")
     if endless := finite.circle(schema):
         raise UsageError(f"no answer to the schema can end: {endless}")
     return found
+
+
+def _problems(schema: Any) -> Iterator[str]:
+    """What llguidance would choke on instead of refusing it. Without recursion: the schema may
+    be nested deeper than Python goes."""
+    ahead: list[tuple[str, Any, int]] = [("", schema, 1)]
+    while ahead:
+        key, value, level = ahead.pop()
+        if isinstance(value, Mapping):
+            inside = list(value.items())
+            ahead += [("a name", name, level) for name in value]
+        else:
+            inside = (
+                [(key, element) for element in value] if isinstance(value, list | tuple) else []
+            )
+        ahead += [(name, element, level + 1) for name, element in inside]
+        if level > MOST_LEVELS:
+            yield f"it is nested more than {MOST_LEVELS} levels deep: move parts into $defs"
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            yield f"{key} is {str(value)[:20]}…, more than 64 bits hold: take a smaller number"
+        if not isinstance(value, _JSON):
+            yield f"{key} is a {type(value).__name__}, which JSON does not have"
+        if isinstance(value, str) and not value.isascii() and not _encodable(value):
+            yield f"the text of {key or 'it'} is not UTF-8: convert it"
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _compiled(schema: dict[str, Any]) -> tuple[str, str]:
@@ -56,10 +94,12 @@ def _closed(schema: Any) -> Any:
         return [_closed(one) for one in schema]
     if not isinstance(schema, Mapping):
         return schema
-    found = {
-        key: value if key in ("const", "enum", "default", "examples") else _closed(value)
-        for key, value in schema.items()
-    }
+    found: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _NAMING and isinstance(value, Mapping):  # their keys are names, not keywords
+            found[key] = {name: _closed(part) for name, part in value.items()}
+        else:
+            found[key] = value if key in _VALUES else _closed(value)
     named = isinstance(schema.get("properties"), Mapping) and bool(schema["properties"])
     if named and not _OPEN & schema.keys():
         found["additionalProperties"] = False

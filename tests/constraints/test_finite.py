@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from llm_specdec.constraints import schemas
+from llm_specdec.constraints import finite, schemas
 from llm_specdec.errors import UsageError
+from tests.support.steps import steps_of
 
 AGAIN = {"$ref": "#"}
 NODE = {"$ref": "#/$defs/node"}
@@ -125,3 +126,14 @@ def test_an_endless_schema_is_refused_with_its_place(name):
 @pytest.mark.parametrize("name", FINITE)
 def test_a_schema_that_can_end_is_kept(name):
     assert schemas.grammar(FINITE[name])
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_four_times_the_parts_are_four_times_the_work(wide):
+    def look(n):
+        parts = {f"p{i}": object_of(next={"$ref": f"#/$defs/p{i + 1}"}) for i in range(n)}
+        parts[f"p{n}"] = NULL
+        schema = object_of(list(parts), **parts) if wide else {"$ref": "#/$defs/p0"}
+        return steps_of(lambda: finite.circle({**schema, "$defs": parts}))
+
+    assert look(240) < 4.5 * look(60)

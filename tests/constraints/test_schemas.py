@@ -1,6 +1,8 @@
 """Schemas that cannot be kept to are refused before anything is loaded."""
 
+import functools
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,6 +10,11 @@ from llm.utils import schema_dsl
 
 from llm_specdec.constraints import schemas
 from llm_specdec.errors import UsageError
+
+
+def nested(levels: int, around: Callable[[Any], Any]) -> Any:
+    return functools.reduce(lambda inner, _: around(inner), range(levels), {})
+
 
 REFUSED: dict[str, dict[str, Any]] = {
     "no such type": {"type": "strin"},
@@ -20,6 +27,13 @@ REFUSED: dict[str, dict[str, Any]] = {
     "dangling": {"$ref": "#/$defs/nowhere"},
     "nothing fits": {"type": "string", "minLength": 5, "maxLength": 3},
     "remote": {"$ref": "http://example.com/schema"},
+    "no number": {"type": "number", "minimum": 10**400},
+    "no text": {"const": "\ud800"},
+    "no name": {"type": "object", "properties": {"\ud800": {"type": "string"}}},
+    "no JSON": {"const": b"x"},
+    "long pattern": {"type": "string", "pattern": "(" * 10_000},
+    "deep": nested(900, lambda inner: {"items": inner}),
+    "deep in a value": {"const": nested(5000, lambda inner: [inner])},
 }
 
 
@@ -28,6 +42,7 @@ def test_what_cannot_be_enforced_is_refused_in_one_line(name):
     with pytest.raises(UsageError, match=r"^the schema cannot be enforced: .+") as caught:
         schemas.grammar(REFUSED[name])
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
 
 
 def properties_of(found):
@@ -44,6 +59,22 @@ def test_unnamed_properties_are_left_out_wherever_that_is_safe():
     assert properties_of(schemas.grammar(named))["properties"]["properties"] == {"type": "string"}
     free = {"type": "object"}
     assert "additionalProperties" not in properties_of(schemas.grammar(free))
+
+
+@pytest.mark.parametrize("name", ["default", "const", "enum", "examples", "properties", "$defs"])
+def test_a_property_may_be_named_like_a_keyword(name):
+    inner = {"type": "object", "properties": {"a": {"type": "string"}}}
+    for where in ("properties", "$defs"):
+        schema = {"type": "object", "properties": {"x": {"type": "string"}}, where: {name: inner}}
+        found = properties_of(schemas.grammar(schema))
+        assert found[where][name]["additionalProperties"] is False
+    value = {"properties": {"a": 1}}
+    assert properties_of(schemas.grammar({"const": value}))["const"] == value
+
+
+def test_a_schema_of_the_deepest_kind_is_kept():
+    deepest = nested(schemas.MOST_LEVELS - 2, lambda inner: {"type": "array", "items": inner})
+    assert schemas.grammar({**deepest, "minItems": 0})
 
 
 def test_parts_that_all_apply_are_left_open():

@@ -7,6 +7,7 @@ import tomlkit
 from llm_specdec.errors import RegistryError, UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import reading
+from tests.support.steps import steps_of
 
 WHOLE = """\
 # mine
@@ -112,25 +113,6 @@ def test_one_name_cannot_stand_for_two_pairings(path):
     found = load(path, '[pairings.a]\ntarget = "t"\naliases = ["b"]\n[pairings.b]\ntarget = "t"\n')
     assert list(found.pairings) == ["a"]
     assert "'b' already stands for pairing a" in found.problems["b"]
-
-
-def steps_of(work):
-    """Python's own steps in `work()`: unlike seconds, the same on every machine."""
-    count = 0
-
-    def step(frame, event, arg):
-        nonlocal count
-        frame.f_trace_lines, frame.f_trace_opcodes = False, True
-        count += event == "opcode"
-        return step
-
-    before = sys.gettrace()
-    sys.settrace(step)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 @pytest.mark.parametrize("table", ['target = "t"', 'target = "t"\naliases = ["{}a"]', "target = 1"])
