@@ -134,7 +134,8 @@ def test_the_engine_knows_nothing_of_llm_of_the_settings_file_and_of_the_log():
 
 
 def test_all_text_for_people_is_cleaned():
-    """Nothing prints but `console`, and JSON is printed in one place."""
+    """Nothing prints but `console`, and JSON is printed in one place. The sandbox of templates
+    is a process that speaks to its parent."""
     said = [
         (path.relative_to(PACKAGE).as_posix(), ast.unparse(node.func))
         for path in sorted(PACKAGE.rglob("*.py"))
@@ -143,6 +144,7 @@ def test_all_text_for_people_is_cleaned():
     ]
     printing = {"print", "click.echo", "click.secho", "click.confirm", "click.prompt"}
     printing |= {"sys.stdout.write", "sys.stderr.write"}
-    assert {path for path, name in said if name in printing} == {"console/text.py"}
+    found = {path for path, name in said if name in printing}
+    assert found - {"prompting/sandbox.py"} == {"console/text.py"}
     calls = {path for path, name in said if name == "escaped"}
     assert calls == {"cli/output.py"}

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jinja2
 import pytest
 
 from llm_specdec.prompting import chat
@@ -21,13 +20,9 @@ class Tokenizer:
 
     def __init__(self, template):
         self.chat_template, self.has_chat_template = template, template is not None
+        self.has_thinking, self.special_tokens_map = False, dict[str, str]()
 
-    def apply_chat_template(self, messages, tokenize=True, **arguments):
-        template = jinja2.Environment().from_string(self.chat_template)
-        text = template.render(messages=messages, **arguments)
-        return self.encode(text) if tokenize else text
-
-    def encode(self, text):
+    def encode(self, text, add_special_tokens=True):
         return [ord(c) for c in text]
 
 

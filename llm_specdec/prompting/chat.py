@@ -9,6 +9,7 @@ from llm.parts import Message, ReasoningPart, TextPart, ToolCallPart, ToolResult
 
 from llm_specdec.errors import UsageError
 from llm_specdec.prompting import thinking
+from llm_specdec.prompting.rendering import Conversation, Shown, show
 from llm_specdec.prompting.templates import read, template_text
 
 Messages = Sequence[Mapping[str, Any]]
@@ -64,12 +65,14 @@ def render(
     messages: Messages,
     values: Mapping[str, Any],
     tools: Sequence[Mapping[str, Any]] = (),
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> Rendered:
     """The conversation as the model reads it, the template's generation prompt included.
 
     values: the settings in effect; thinking and chat_template_kwargs reach the template.
     A model without a chat template (a base model) gets the texts as they are.
-    Raises UsageError for what the template does not know, or refuses.
+    Raises UsageError for what the template does not know, or refuses, and KeyboardInterrupt
+    once `cancelled` says so.
     """
     text = template_text(tokenizer, bool(tools))
     if tools and text is not None and not (text and read(text).tools):
@@ -82,28 +85,22 @@ def render(
     )
     if tools:
         arguments["tools"] = list(tools)
-    shown = _with_reasoning(messages, text)
-
-    def applied(**how: Any) -> Any:
-        try:
-            return tokenizer.apply_chat_template(shown, **how, **arguments)
-        except Exception as error:  # a template may raise anything, and says so in its own words
-            raise UsageError(
-                f"the model's chat template refuses this conversation: {error}"
-            ) from None
-
-    tokens = list(applied(add_generation_prompt=True))
-    whole = applied(add_generation_prompt=True, tokenize=False)
-    bare = applied(add_generation_prompt=False, tokenize=False)
-    opening = whole.removeprefix(bare) if whole.startswith(bare) else ""
-    again = functools.partial(render, tokenizer, values=values, tools=tools)
-    return Rendered(tokens, opening, functools.partial(_shared, again, messages, tokens))
+    asked = [Conversation(messages), Conversation(messages, generation_prompt=False)]
+    asked += [Conversation(other) for other in _beginning_alike(messages)]
+    asked = [one._replace(messages=_with_reasoning(one.messages, text)) for one in asked]
+    whole, bare, *others = show(tokenizer, text, asked, arguments, cancelled)
+    for shown in (whole, bare):
+        if isinstance(shown, UsageError):
+            raise shown
+    assert isinstance(whole, Shown) and isinstance(bare, Shown)
+    opening = whole.text.removeprefix(bare.text) if whole.text.startswith(bare.text) else ""
+    tokens = whole.tokens()
+    return Rendered(tokens, opening, functools.partial(_shared, tokens, others))
 
 
-def _shared(
-    again: Callable[[Messages], Rendered], messages: Messages, tokens: Sequence[int]
-) -> list[int]:
-    """See Rendered."""
+def _beginning_alike(messages: Messages) -> list[Messages]:
+    """Two other questions after the same system prompt, and the next turn of this conversation;
+    [] where nobody asks anything."""
     roles = [message["role"] for message in messages]
     if "user" not in roles:
         return []
@@ -111,11 +108,15 @@ def _shared(
     # Two words: one may begin as the real question does.
     questions = [{"role": "user", "content": word} for word in ("a", "1")]
     next_turn = [*messages, {"role": "assistant", "content": "a"}, questions[0]]
-    others = [*([*before, question] for question in questions), next_turn]
-    try:
-        *system, turn = (_common(tokens, again(other).tokens) for other in others)
-    except UsageError:  # a template that refuses such a conversation
+    return [*([*before, question] for question in questions), next_turn]
+
+
+def _shared(tokens: Sequence[int], others: Sequence[Shown | UsageError]) -> list[int]:
+    """See Rendered; others: as `_beginning_alike` has them."""
+    known = [_common(tokens, other.tokens()) for other in others if isinstance(other, Shown)]
+    if not known or len(known) < len(others):  # a template that refuses such a conversation
         return []
+    *system, turn = known
     return [min(system), turn]
 
 

@@ -1,17 +1,18 @@
 """What a chat template is and reads, found in its text; it is never run here."""
 
-import re
+import functools
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from llm_specdec.errors import UsageError
 
 if TYPE_CHECKING:
-    from jinja2 import nodes
+    from jinja2 import Environment, nodes
 
 EFFORT = "reasoning_effort"
 REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")  # of a message of the model
-_GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")  # transformers' own tag
+_TRANSFORMERS = "transformers.tokenization_utils_base"  # whose renderer takes a template
 _GIVEN = {
     "messages", "tools", "documents", "add_generation_prompt", "continue_final_message",
     "bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token",
@@ -30,22 +31,37 @@ class Template:
     reasoning: str | None = None  # key under which it takes the thinking of earlier turns
 
 
+@functools.lru_cache(maxsize=4)
 def read(text: str) -> Template:
     """Raises UsageError where the template is no Jinja."""
-    import jinja2
-    from jinja2 import meta
+    from llm_specdec.prompting.sandbox import environment
 
-    environment = jinja2.Environment(extensions=["jinja2.ext.loopcontrols"])  # never rendered
     try:
-        tree = environment.parse(_GENERATION.sub("", text))
-        efforts = _compared_with(tree, EFFORT)  # first: what follows folds constants in place
-        reasoning = _reasoning_key(tree)
-        names = meta.find_undeclared_variables(tree)
-    except jinja2.TemplateError as error:
-        raise UsageError(f"the model's chat template cannot be read: {error}") from None
+        jinja = environment()
+        tree = jinja.parse(text)
+        names = _undeclared(jinja, tree)
+    except Exception as error:  # of a stranger's text; nested too deeply, too, for example
+        why = textwrap.shorten(str(error), 120, placeholder=" …")
+        raise UsageError(f"the model's chat template cannot be read: {why}") from None
     return Template(
-        frozenset(names - _GIVEN), efforts, "<think" in text, "tools" in names, reasoning
+        frozenset(names - _GIVEN),
+        _compared_with(tree, EFFORT),
+        "<think" in text,
+        "tools" in names,
+        _reasoning_key(tree),
     )
+
+
+def _undeclared(jinja: "Environment", tree: "nodes.Template") -> set[str]:
+    """What jinja2's `meta.find_undeclared_variables` finds, no constant computed on the way."""
+    from jinja2 import meta, nodes
+
+    for node in tree.find_all(nodes.ScopedEvalContextModifier):
+        node.options = []  # of {% autoescape %}
+    finder = meta.TrackingCodeGenerator(jinja)
+    finder.optimizer = None
+    finder.visit(tree)
+    return finder.undeclared_identifiers
 
 
 def _compared_with(tree: "nodes.Template", name: str) -> tuple[str, ...]:
@@ -71,13 +87,23 @@ def _reasoning_key(tree: "nodes.Template") -> str | None:
 
 
 def template_text(tokenizer: Any, tools: bool = False) -> str | None:
-    """The chat template; "" for a model without one, None where mlx-lm renders in Python.
+    """The chat template; "" for a model without one, None where Python code takes its place.
 
     tools: for a conversation with tools, which have a template of their own in some models.
     """
+    if _in_python(tokenizer):
+        return None
     found = tokenizer.chat_template
     if isinstance(found, dict):  # several by name
         found = (tools and found.get("tool_use")) or found.get("default")
     if isinstance(found, str):
         return found
     return None if tokenizer.has_chat_template else ""
+
+
+def _in_python(tokenizer: Any) -> bool:
+    """Whether mlx-lm has a renderer of its own for this model, or its tokenizer's class has."""
+    if getattr(tokenizer, "_chat_template", None) is not None:
+        return True
+    applied = getattr(type(getattr(tokenizer, "_tokenizer", None)), "apply_chat_template", None)
+    return getattr(applied, "__module__", _TRANSFORMERS) != _TRANSFORMERS

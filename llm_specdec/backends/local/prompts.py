@@ -30,13 +30,16 @@ class Prepared:
     boundaries: Callable[[], Sequence[int]] = field(default=tuple)
 
 
-def prepare(plan: Plan, request: Request, tokenizer: Any) -> Prepared:
-    """Raises UsageError, ContextError, ResourceError, UnsupportedError."""
+def prepare(
+    plan: Plan, request: Request, tokenizer: Any, cancelled: Callable[[], bool]
+) -> Prepared:
+    """Raises UsageError, ContextError, ResourceError, UnsupportedError, and KeyboardInterrupt
+    once `cancelled` says so."""
     if request.tokens:
         return of_tokens(request, _room(plan, request, len(request.tokens)))
     grammar = _grammar(request)
     sections = sections_of(tokenizer, bool(request.tools))
-    rendered = _rendered(plan, request, tokenizer)
+    rendered = _rendered(plan, request, tokenizer, cancelled)
     if request.tools:
         _check_tools(request, sections)
     return Prepared(
@@ -59,13 +62,16 @@ def _grammar(request: Request) -> str | None:
     return None if request.schema is None else schemas.grammar(request.schema)
 
 
-def _rendered(plan: Plan, request: Request, tokenizer: Any) -> chat.Rendered:
+def _rendered(
+    plan: Plan, request: Request, tokenizer: Any, cancelled: Callable[[], bool]
+) -> chat.Rendered:
     messages: Sequence[Mapping[str, Any]] = request.messages
     spoken = any(message["content"].strip() for message in messages)
-    rendered = chat.render(tokenizer, messages, plan.settings, request.tools) if spoken else None
-    if rendered is None or not rendered.tokens:
-        raise UsageError("the prompt is empty: give some text")
-    return rendered
+    if spoken:
+        rendered = chat.render(tokenizer, messages, plan.settings, request.tools, cancelled)
+        if rendered.tokens:
+            return rendered
+    raise UsageError("the prompt is empty: give some text")
 
 
 def _check_tools(request: Request, sections: Sections) -> None:

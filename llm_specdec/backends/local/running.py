@@ -35,7 +35,7 @@ def execute(plan: Plan, request: Request, cancelled: Callable[[], bool]) -> Iter
     timer, warnings = PhaseTimer(), list[str]()
     with timer.loading():
         tokenizer = tokenizer_of(Path(plan.target))
-    prepared = prompts.prepare(plan, request, tokenizer)
+    prepared = prompts.prepare(plan, request, tokenizer, cancelled)
     with timer.loading():
         session = yield from loading.load(plan)
         if prepared.grammar is not None:

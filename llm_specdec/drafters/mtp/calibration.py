@@ -20,6 +20,9 @@ from llm_specdec.engine.request import Request
 from llm_specdec.engine.session import Session
 from llm_specdec.engine.taps import Taps
 from llm_specdec.engine.target import Target
+from llm_specdec.errors import UsageError
+from llm_specdec.prompting.rendering import Conversation, show
+from llm_specdec.prompting.templates import template_text
 
 READS = tuple(KIND.readings)
 PROMPTS = (
@@ -34,7 +37,7 @@ def calibrate(session: Session) -> tuple[str, dict[str, float]]:
     """Which hidden states the target's own head should read, and its acceptance on the
     target's answers to fixed prompts for each choice.
 
-    Raises: CheckpointError, UnsupportedError.
+    Raises: CheckpointError, UnsupportedError, UsageError.
     """
     drafter = session.drafter
     assert isinstance(drafter, MTPDrafter)
@@ -52,8 +55,11 @@ def calibrate(session: Session) -> tuple[str, dict[str, float]]:
 def _prompt(tokenizer: Any, question: str) -> list[int]:
     if not tokenizer.has_chat_template:
         return list(tokenizer.encode(question))
-    messages = [{"role": "user", "content": question}]
-    return list(tokenizer.apply_chat_template(messages, add_generation_prompt=True))
+    asked = Conversation([{"role": "user", "content": question}])
+    (shown,) = show(tokenizer, template_text(tokenizer), [asked], {})
+    if isinstance(shown, UsageError):
+        raise shown
+    return shown.tokens()
 
 
 def better(found: dict[str, float], usual: str) -> str:
