@@ -12,6 +12,7 @@ All of them without a name. Exits 1 where anything is broken.
 """
 
 import argparse
+import copy
 import dataclasses
 import hashlib
 import random
@@ -25,12 +26,12 @@ import mlx.core as mx
 
 from benchmarks import harness
 from fixtures import chisquare, parity, zoo
-from llm_specdec.engine import loop
-from llm_specdec.engine.request import Request
+from llm_specdec.engine import drafting
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling import logits_processors
 from llm_specdec.engine.sampling.draft_sampler import DraftSampler
 from llm_specdec.engine.sampling.logits_processors import History, Sampling
+from llm_specdec.engine.sampling.sampler import Sampler
 from llm_specdec.engine.session import Session
 from llm_specdec.engine.target import Target
 
@@ -109,9 +110,10 @@ def sha256(tokens: Sequence[int]) -> str:
 class Untransformed(DraftSampler):
     """Lends a drafter no penalties: it proposes what it would have without them."""
 
-    def __init__(self, history: History, request: Request, length: int) -> None:
-        plain = dataclasses.replace(request.sampling, repetition_penalty=1.0)
-        super().__init__(history, dataclasses.replace(request, sampling=plain), length)
+    def __init__(self, sampler: Sampler) -> None:
+        plain = copy.copy(sampler)
+        plain.sampling = dataclasses.replace(sampler.sampling, repetition_penalty=1.0)
+        super().__init__(plain)
 
 
 def penalties(args: argparse.Namespace) -> bool:
@@ -122,7 +124,7 @@ def penalties(args: argparse.Namespace) -> bool:
         loaded = session(kind)
         cells, texts = [], []
         for sampler in (DraftSampler, Untransformed):
-            with patch.object(loop, "DraftSampler", sampler):
+            with patch.object(drafting, "DraftSampler", sampler):
                 runs = [
                     harness.timed(
                         harness.ours(loaded, repetition_penalty=PENALTY), prompt, args.tokens

@@ -38,15 +38,15 @@ def row(constraints: Sequence[Constraint], drafts: Sequence[int]) -> Bits | None
     return reduce(np.bitwise_and, found) if found else None
 
 
-def rows(constraints: Sequence[Constraint], drafts: Sequence[int]) -> Bits | None:
-    """The masks (k + 1, words) of a pass over k draft tokens, row i after i of them; None where
-    no row is constrained."""
-    found = [row(constraints, drafts[:i]) for i in range(len(drafts) + 1)]
-    words = next((bits.size for bits in found if bits is not None), None)
+def rows(constraints: Sequence[Constraint], drafts: Sequence[int], first: int = 0) -> Bits | None:
+    """The masks (k + 1 - first, words) of rows that follow `first` to all of k draft tokens; None
+    where no row is constrained."""
+    masks = [row(constraints, drafts[:i]) for i in range(first, len(drafts) + 1)]
+    words = next((bits.size for bits in masks if bits is not None), None)
     if words is None:
         return None
     free = np.full(words, EVERY)
-    return np.stack([free if bits is None else bits for bits in found])
+    return np.stack([free if bits is None else bits for bits in masks])
 
 
 def only(tokens: Sequence[int], vocab_size: int) -> Bits:

@@ -3,15 +3,24 @@
 session         a target with its drafter in memory: the door to all that follows
 request         what a run is asked for, and what it counts
 loop            a run: propose, verify, accept, roll back, commit
+outcome         what comes of it
+
+The parts of a run:
+prefill         reading the prompt
+drafting        the drafters under the policy: who drafts next
 drafter         what a drafter is to the loop, and what the loop lends it
+policy          how many draft tokens a round asks for, by costs, which measure finds
+passes          passes through the target, plain ones launched ahead
+sampling        from logits to tokens: penalise, constrain, draw, accept
+committed       the text so far, and where it ends
+prefix          states taken from the prefix cache and left for it (states)
+phases          where the time goes
+
+Below it:
 target          the target model, one pass at a time
 taps            its hidden states, for drafters that read them
 rollback        its cache, with a way back from rejected draft tokens
-sampling        from logits to tokens: processors, draws, acceptance, random keys
-policy          how many draft tokens a round asks for, by costs, which measure finds
-phases          where the time of a run goes
 text            tokens to text: thinking, answer and tool calls apart
-states          states of target and drafter that outlive a run
 hardware        what mlx computes on; what makes its CPU backend fast
 
 A fast BLAS must be in the process before mlx is, hence the call on import. On Linux the

@@ -10,7 +10,7 @@ from llm_specdec.engine.drafter import Drafter, Hidden
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling.draft_sampler import DraftSampler
-from llm_specdec.engine.sampling.logits_processors import History
+from llm_specdec.engine.sampling.sampler import Sampler
 from llm_specdec.engine.taps import Taps
 from llm_specdec.engine.target import Target
 
@@ -106,7 +106,7 @@ def _drafts(
     def draft(length: int) -> Callable[[], object]:
         def run() -> object:
             request = Request(prompt=[0], max_tokens=1)
-            proposal = drafter.propose(length, DraftSampler(History([0], 1), request, 0))
+            proposal = drafter.propose(length, DraftSampler(Sampler(request, 1)))
             mx.eval(proposal.tokens)
             drafter.extend([1], one)  # read together with the next draft
             return proposal.tokens

@@ -7,7 +7,7 @@ same lengths, so sampled text can be repeated (DESIGN §4.5).
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from llm_specdec.engine.costs import Costs
 
@@ -46,6 +46,15 @@ class Limits:
 ALONE = Limits({"none": 0}, timed=False)  # of a target without a drafter
 
 
+class Pick(NamedTuple):
+    """Who drafts in a round, and how many tokens; 0 decodes one token without a draft. anew:
+    lengths that were chosen anew to find out, by source; they stand once `observe` is told."""
+
+    source: str
+    length: int
+    anew: Mapping[str, int] = {}
+
+
 class Policy(Protocol):
     """`source` names who would propose (a drafter's kind; lookup by length of its match)."""
 
@@ -53,13 +62,19 @@ class Policy(Protocol):
     longest: int  # the longest length ever asked for
     state: Literal["drafting", "parked"]
 
-    def pick(self, sources: Sequence[str], context: int) -> tuple[str, int]:
-        """Who of `sources` drafts in the next round at `context` committed tokens, and how many
-        tokens; 0 decodes one token without drafting. Asked any number of times a round."""
+    @property
+    def reason(self) -> str | None:
+        """Why the drafter is parked, or drafts as it does, where that needs saying."""
         ...
 
-    def observe(self, source: str, drafted: int, accepted: int) -> None:
-        """Told after every round, plain ones too (drafted 0)."""
+    def pick(self, sources: Sequence[str], context: int) -> Pick:
+        """Who of `sources` drafts in the next round, at `context` committed tokens. Changes
+        nothing, and may be asked any number of times."""
+        ...
+
+    def observe(self, source: str, drafted: int, accepted: int, pick: Pick | None = None) -> None:
+        """Told after every round, plain ones too (drafted 0). pick: the last one that was asked
+        for since the round before, if any."""
         ...
 
 
@@ -69,13 +84,13 @@ class Fixed:
     adapts = False
     state: Literal["drafting", "parked"] = "drafting"
 
-    def __init__(self, length: int) -> None:
-        self.longest = length
+    def __init__(self, length: int, reason: str | None = None) -> None:
+        self.longest, self.reason = length, reason
 
-    def pick(self, sources: Sequence[str], context: int) -> tuple[str, int]:
-        return sources[0], self.longest
+    def pick(self, sources: Sequence[str], context: int) -> Pick:
+        return Pick(sources[0], self.longest)
 
-    def observe(self, source: str, drafted: int, accepted: int) -> None:
+    def observe(self, source: str, drafted: int, accepted: int, pick: Pick | None = None) -> None:
         pass
 
 
@@ -149,17 +164,27 @@ class Auto:
         self._plain = PROBE_EVERY[1]  # tokens since the last draft; the first look is due at once
         self.state: Literal["drafting", "parked"] = "drafting"
 
-    def pick(self, sources: Sequence[str], context: int) -> tuple[str, int]:
-        lengths = {source: self._length(source, context) for source in sources}
+    @property
+    def reason(self) -> str | None:
+        return "drafting would be slower at its acceptance" if self.state == "parked" else None
+
+    def pick(self, sources: Sequence[str], context: int) -> Pick:
+        anew = {
+            source: self._best_length(source, context)
+            for source in sources
+            if source not in self._chosen or self._stands[source] >= REPICK
+        }
+        lengths = {source: (anew if source in anew else self._chosen)[source] for source in sources}
         best = sources[0]
         if len(sources) > 1:
             best = max(sources, key=lambda source: self._rate(source, lengths[source], context))
-        chosen = lengths[best]
-        self.state = "drafting" if chosen else "parked"
-        probe = chosen == 0 and self.longest > 0 and self._plain >= self._patience(best, context)
-        return best, 1 if probe else chosen
+        length = lengths[best]
+        probe = length == 0 and self.longest > 0 and self._plain >= self._patience(best, context)
+        return Pick(best, 1 if probe else length, anew)
 
-    def observe(self, source: str, drafted: int, accepted: int) -> None:
+    def observe(self, source: str, drafted: int, accepted: int, pick: Pick | None = None) -> None:
+        if pick:
+            self._follow(pick)
         for other in self._chosen:
             self._stands[other] += 1
             if other != source:  # what was not tried for long is slowly forgotten
@@ -174,12 +199,10 @@ class Auto:
             self._stands[source] = REPICK
             self._plain = PROBE_EVERY[1] if accepted else 0
 
-    def _length(self, source: str, context: int) -> int:
-        """The length for one source, chosen anew when the last choice stood long enough."""
-        if source not in self._chosen or self._stands[source] >= REPICK:
-            self._chosen[source] = self._best_length(source, context)
-            self._stands[source] = 0
-        return self._chosen[source]
+    def _follow(self, pick: Pick) -> None:
+        self._chosen.update(pick.anew)
+        self._stands.update(dict.fromkeys(pick.anew, 0))
+        self.state = "drafting" if self._chosen[pick.source] else "parked"
 
     def _patience(self, source: str, context: int) -> float:
         """Plain tokens that pay for one probe."""

@@ -11,9 +11,10 @@ import mlx.core as mx
 from llm_specdec.constraints import grammar as grammars
 from llm_specdec.constraints.forced_completion import TokenTable
 from llm_specdec.constraints.grammar import GrammarConstraint
+from llm_specdec.engine import prefill
 from llm_specdec.engine.costs import Costs
 from llm_specdec.engine.drafter import Drafter
-from llm_specdec.engine.loop import PREFILL_STEP, Run
+from llm_specdec.engine.loop import Run
 from llm_specdec.engine.measure import measure
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.policy import ALONE, Auto, Fixed, Limits, Policy
@@ -97,7 +98,7 @@ class Session:
         history.commit(completion)
         tokens = mx.array([*prompt, *completion], dtype=mx.int32)
         cache = RollbackCache(self.target.model, kv_bits=kv_bits)
-        *chunks, last = [*range(0, tokens.size - 1, PREFILL_STEP), tokens.size - 1]
+        *chunks, last = [*range(0, tokens.size - 1, prefill.STEP), tokens.size - 1]
         for start, stop in zip(chunks, [*chunks[1:], last], strict=True):
             self.target.forward(tokens[start:stop], cache)
             mx.eval(cache.arrays())
@@ -117,8 +118,8 @@ class Session:
         history: Sequence[tuple[int, int]] = (),
         prefix_cache: Prefixes | None = None,
     ) -> Run:
-        """Prepare one run; iterate its `tokens()`, then put its `entries()` into the prefix
-        cache, where there is one.
+        """Prepare one run; iterate its `tokens()`, then read its `outcome`, whose `entries()`
+        are worth keeping where there is a prefix cache.
 
         draft_tokens "auto" adapts the length to `costs` and to acceptance, and lets the helper
         replace the drafter's proposal; without costs it is a short fixed one and the drafter
@@ -156,5 +157,6 @@ class Session:
         if draft_tokens != "auto":
             return Fixed(int(draft_tokens) if self.drafter else 0)
         if costs is None:
-            return Fixed(min(self.limits.fallback, self.limits.own))
+            length = min(self.limits.fallback, self.limits.own)
+            return Fixed(length, f"costs not measured, {length} instead")
         return Auto(costs, self.limits, history)

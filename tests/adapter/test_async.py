@@ -109,16 +109,15 @@ def test_an_error_is_llms_own_in_both(tiny):
 
 
 def test_models_run_on_one_thread_and_not_on_the_callers(tiny, monkeypatch):
-    from llm_specdec.engine import loop
+    from llm_specdec.engine.prefill import prefill
 
     seen: set[int] = set()
-    prefill = loop.Run._prefill
 
-    def watched(run):
+    def watched(*arguments):
         seen.add(threading.get_ident())
-        return prefill(run)
+        return prefill(*arguments)
 
-    monkeypatch.setattr(loop.Run, "_prefill", watched)
+    monkeypatch.setattr("llm_specdec.engine.loop.prefill", watched)
     llm.get_model(tiny).prompt(QUESTIONS[0]).text()
 
     async def ask():

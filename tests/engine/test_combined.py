@@ -12,6 +12,7 @@ from llm_specdec.drafters.model.drafter import ModelDrafter
 from llm_specdec.engine.costs import Costs
 from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import PhaseTimer
+from llm_specdec.engine.policy import Pick
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.session import Weights
@@ -26,14 +27,15 @@ class InTurns:
     adapts = True
     longest = 4
     state: Literal["drafting", "parked"] = "drafting"
+    reason = None
 
     def __init__(self):
         self.rounds = 0
 
     def pick(self, sources, context):
-        return sources[-1 if self.rounds % 2 else 0], self.longest
+        return Pick(sources[-1 if self.rounds % 2 else 0], self.longest)
 
-    def observe(self, source, drafted, accepted):
+    def observe(self, source, drafted, accepted, pick=None):
         self.rounds += 1
 
 

@@ -6,7 +6,7 @@ import pytest
 from fixtures import parity, zoo
 from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import PhaseTimer
-from llm_specdec.engine.policy import Fixed
+from llm_specdec.engine.policy import Fixed, Pick
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling import accept
@@ -166,7 +166,7 @@ def test_an_interrupt_while_the_plain_lane_waits_for_a_token(family, rounds):
             raise KeyboardInterrupt
         return kept(tokens)
 
-    kept, run.timer.begin_round, run._commit = run._commit, begin, commit
+    kept, run.timer.begin_round, run.text.commit = run.text.commit, begin, commit
     with pytest.raises(KeyboardInterrupt):
         for tokens in run.tokens():
             got += tokens
@@ -179,7 +179,7 @@ def test_every_pass_counts_as_prefill_or_verify(monkeypatch):
     now = 0.0
     run = start("llama", "mixed")
     run.timer = PhaseTimer(lambda: now)
-    run.policy.pick = lambda sources, context: (sources[0], 2 * (context // 3 % 2))
+    run.drafting.policy.pick = lambda sources, context: Pick(sources[0], 2 * (context // 3 % 2))
     forward = run.target.forward
 
     def slow(*args):
@@ -193,3 +193,30 @@ def test_every_pass_counts_as_prefill_or_verify(monkeypatch):
     phases = run.timer.phases()
     assert phases["prefill"] + phases["verify"] == run.timer.wall
     assert phases["other"] == 0
+
+
+def test_rollback_is_replay_and_bookkeeping_is_commit(monkeypatch):
+    """In rounds with a draft and without one."""
+    now = 0.0
+    run = start("qwen3_5", "mixed")
+    run.timer = PhaseTimer(lambda: now)
+    run.drafting.policy.pick = lambda sources, context: Pick(sources[0], 2 * (context // 3 % 2))
+
+    def slow(seconds, call):
+        def slowed(*arguments):
+            nonlocal now
+            now += seconds
+            return call(*arguments)
+
+        return slowed
+
+    monkeypatch.setattr(run.cache, "rollback", slow(1.0, run.cache.rollback))
+    monkeypatch.setattr(run.text, "commit", slow(10.0, run.text.commit))
+    tokens_of(run)
+    drafts, plain = run.stats.rounds - run.stats.lengths[0], run.stats.lengths[0]
+    phases = run.timer.phases()
+    assert min(drafts, plain) > 3
+    assert phases["replay"] == pytest.approx(drafts)
+    assert phases["commit"] == pytest.approx(10 * (drafts + plain))
+    assert phases["prefill"] == 10.0  # the first token's
+    assert phases["verify"] == 0.0

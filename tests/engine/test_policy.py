@@ -49,11 +49,12 @@ def simulate(policy, priced, accepts, tokens=2000, seed=1):
     rng = random.Random(seed)
     done, time, lengths = 0, 0.0, []
     while done < tokens:
-        length = policy.pick(["drafter"], done)[1]
+        pick = policy.pick(["drafter"], done)
+        length = pick.length
         accepted = 0
         while accepted < length and accepts(done + accepted, rng):
             accepted += 1
-        policy.observe("drafter", length, accepted)
+        policy.observe("drafter", length, accepted, pick)
         lengths.append(length)
         time += priced.round("drafter", length, done)
         done += accepted + 1
@@ -111,47 +112,57 @@ def test_the_length_shrinks_as_context_makes_verifying_dearer():
     chosen = []
     for context in (128, 2048):
         policy = Auto(priced, Limits({"drafter": LONGEST}), history=[(80, 100)] * 8)
-        chosen.append(policy.pick(["drafter"], context)[1])
+        chosen.append(policy.pick(["drafter"], context).length)
     assert chosen[0] > chosen[1] >= 0
+
+
+def test_to_ask_changes_nothing():
+    """The loop asks ahead, and once more when the round begins."""
+    policies = [Auto(costs(LINEAR), Limits({"good": LONGEST, "bad": 4})) for _ in range(2)]
+    rng = random.Random(5)
+    for length in range(100, 400):
+        sources = ["good", "bad"] if rng.random() < 0.3 else ["good"]
+        for _ in range(rng.randrange(3)):
+            policies[1].pick(sources[-1:], rng.randrange(2000))
+        first, second = (policy.pick(sources, length) for policy in policies)
+        assert first == second
+        accepted = rng.randrange(first.length + 1)
+        for policy in policies:
+            policy.observe(first.source, first.length, accepted, first)
 
 
 def test_sources_are_estimated_apart():
     priced = costs(LINEAR)
     policy = Auto(priced, Limits({"good": LONGEST, "bad": LONGEST}))
     for _ in range(60):
-        policy.pick(["good"], 200)
-        policy.observe("good", 4, 4)
-        policy.pick(["bad"], 200)
-        policy.observe("bad", 2, 0)
-    assert policy.pick(["good"], 200)[1] > 2
-    assert policy.pick(["bad"], 200)[1] == 0
-    assert policy.pick(["bad", "good"], 200) == policy.pick(["good"], 200)
+        policy.observe("good", 4, 4, policy.pick(["good"], 200))
+        policy.observe("bad", 2, 0, policy.pick(["bad"], 200))
+    assert policy.pick(["good"], 200).length > 2
+    assert policy.pick(["bad"], 200).length == 0
+    assert policy.pick(["bad", "good"], 200)[:2] == policy.pick(["good"], 200)[:2]
 
 
 def test_a_long_match_replaces_a_weak_drafter_until_it_is_wrong():
     priced = costs(LINEAR)
     policy = Auto(priced, Limits({"drafter": 4, "lookup-long": 8}, {"lookup-long": 0.8}))
     for _ in range(20):
-        policy.pick(["drafter"], 200)
-        policy.observe("drafter", 2, 1)
-    source, length = policy.pick(["drafter", "lookup-long"], 200)
-    assert (source, length > 2) == ("lookup-long", True)
+        policy.observe("drafter", 2, 1, policy.pick(["drafter"], 200))
+    pick = policy.pick(["drafter", "lookup-long"], 200)
+    assert (pick.source, pick.length > 2) == ("lookup-long", True)
     for _ in range(4):
-        policy.observe("lookup-long", length, 0)
-    assert policy.pick(["drafter", "lookup-long"], 200)[0] == "drafter"
+        policy.observe("lookup-long", pick.length, 0, pick)
+    assert policy.pick(["drafter", "lookup-long"], 200).source == "drafter"
     for _ in range(200):  # forgotten after a while, and given another chance
-        policy.pick(["drafter"], 200)
-        policy.observe("drafter", 2, 1)
-    assert policy.pick(["drafter", "lookup-long"], 200)[0] == "lookup-long"
+        policy.observe("drafter", 2, 1, policy.pick(["drafter"], 200))
+    assert policy.pick(["drafter", "lookup-long"], 200).source == "lookup-long"
 
 
 def test_no_source_drafts_longer_than_its_limit():
     policy = Auto(costs(FLAT), Limits({"drafter": 3, "lookup-long": 8}, {"lookup-long": 0.8}))
     for _ in range(30):
-        policy.pick(["drafter"], 200)
-        policy.observe("drafter", 3, 3)
+        policy.observe("drafter", 3, 3, policy.pick(["drafter"], 200))
     assert policy.longest == 8
-    assert policy.pick(["drafter"], 200) == ("drafter", 3)
+    assert policy.pick(["drafter"], 200)[:2] == ("drafter", 3)
 
 
 def test_same_observations_same_lengths():

@@ -169,7 +169,7 @@ def test_an_interrupted_run_leaves_a_sound_state(family, lane, monkeypatch):
     stream.close()  # type: ignore[attr-defined]
     assert run.stats.finish_reason == "interrupted"
     monkeypatch.undo()
-    entries = run.entries()
+    entries = run.outcome.entries()
     prefix.keep(entries)
     assert entries[-1].tokens == (*PROMPT, *run.stats.completion)
     prompt = [*PROMPT, *run.stats.completion, 60, 61]
@@ -183,7 +183,7 @@ def test_an_interrupted_run_leaves_a_sound_state(family, lane, monkeypatch):
 def test_a_drafter_interrupted_at_work_is_not_kept(family, method, monkeypatch):
     """Half of its bookkeeping may be done: only what was kept before is sound."""
     run = warm.prepared(family, "model", PROMPT, warm.Kept())
-    real, calls = getattr(run.drafter, method), []
+    real, calls = getattr(run.drafting.drafter, method), []
 
     def interrupted(*arguments):
         calls.append(arguments)
@@ -191,10 +191,10 @@ def test_a_drafter_interrupted_at_work_is_not_kept(family, method, monkeypatch):
             raise KeyboardInterrupt
         return real(*arguments)
 
-    setattr(run.drafter, method, interrupted)
+    setattr(run.drafting.drafter, method, interrupted)
     with pytest.raises(KeyboardInterrupt):
         warm.outcome(run)
-    assert all(entry.length in (SYSTEM, TURN) for entry in run.entries())
+    assert all(entry.length in (SYSTEM, TURN) for entry in run.outcome.entries())
 
 
 def test_a_run_that_failed_leaves_nothing(monkeypatch):
@@ -203,10 +203,10 @@ def test_a_run_that_failed_leaves_nothing(monkeypatch):
     def fail(*arguments):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(run.drafter, "propose", fail)
+    monkeypatch.setattr(run.drafting.drafter, "propose", fail)
     with pytest.raises(RuntimeError):
         warm.outcome(run)
-    assert run.entries() == []
+    assert run.outcome.entries() == []
 
 
 # What is kept
@@ -224,7 +224,7 @@ def test_a_run_that_failed_leaves_nothing(monkeypatch):
 def test_prompts_boundaries_are_kept_where_the_end_cannot_be_cut(family, lane, lengths):
     run = warm.prepared(family, lane, PROMPT, warm.Kept())
     found = warm.outcome(run)
-    assert [entry.length for entry in run.entries()] == [
+    assert [entry.length for entry in run.outcome.entries()] == [
         *lengths,
         len(PROMPT) + len(found.tokens) - 1,
     ]
@@ -233,7 +233,11 @@ def test_prompts_boundaries_are_kept_where_the_end_cannot_be_cut(family, lane, l
 def test_the_prompts_end_is_kept_where_no_boundary_is_near():
     run = warm.prepared("qwen3_5", "none", [*PROMPT, *PROMPT], warm.Kept())
     warm.outcome(run)
-    assert [entry.length for entry in run.entries()][:3] == [SYSTEM, TURN, 2 * len(PROMPT) - 1]
+    assert [entry.length for entry in run.outcome.entries()][:3] == [
+        SYSTEM,
+        TURN,
+        2 * len(PROMPT) - 1,
+    ]
 
 
 def test_a_boundary_that_was_restored_is_not_kept_again():
@@ -241,10 +245,10 @@ def test_a_boundary_that_was_restored_is_not_kept_again():
     warm.told(warm.prepared("qwen3_5", "none", PROMPT, prefix), prefix)
     run = warm.prepared("qwen3_5", "none", PROMPT, prefix)
     warm.outcome(run)
-    assert [entry.length for entry in run.entries()] == [len(PROMPT) + warm.TOKENS - 1]
+    assert [entry.length for entry in run.outcome.entries()] == [len(PROMPT) + warm.TOKENS - 1]
 
 
 def test_without_a_prefix_cache_prefill_stops_nowhere():
     run = warm.prepared("qwen3_5", "none", PROMPT)
     warm.outcome(run)
-    assert len(run.entries()) == 1
+    assert len(run.outcome.entries()) == 1

@@ -35,10 +35,10 @@ def test_a_second_question_and_a_second_turn(kind, kv_bits, smollm2):
     kept = PrefixCache(key_of(loaded, kv_bits), RamTier(1 << 32))
     first, *others = (harness.rendered(loaded.tokenizer, TEXT + q) for q in QUESTIONS)
     (answer, *_), run = decoded(loaded, first, kv_bits, kept)
-    kept.keep(run.entries())
+    kept.keep(run.outcome.entries())
     turn = loaded.tokenizer.encode("\n<|im_start|>user\nAnd the lamp?<|im_end|>\n")
     for prompt in (first, *others, [*first, *answer, *turn]):
         cold, _ = decoded(loaded, prompt, kv_bits)
         warm, run = decoded(loaded, prompt, kv_bits, kept)
         assert warm == cold
-        assert run.cached > 100
+        assert run.outcome.cached > 100

@@ -140,12 +140,12 @@ def outcome(run: Run) -> Outcome:
     tokens = [token for part in run.tokens() for token in part]
     stats = run.stats
     counts = (stats.rounds, stats.drafted, stats.accepted, stats.lengths, stats.positions)
-    proposed = run.drafter.proposed if isinstance(run.drafter, Noting) else []
-    return Outcome(tokens, proposed, (*counts, stats.finish_reason), run.cached)
+    proposed = run.drafting.drafter.proposed if isinstance(run.drafting.drafter, Noting) else []
+    return Outcome(tokens, proposed, (*counts, stats.finish_reason), run.outcome.cached)
 
 
 def told(run: Run, prefix: PrefixCache) -> Outcome:
     """The run's outcome, its states put into the prefix cache."""
     found = outcome(run)
-    prefix.keep(run.entries())
+    prefix.keep(run.outcome.entries())
     return found

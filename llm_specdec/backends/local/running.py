@@ -17,7 +17,7 @@ from llm_specdec.constraints.grammar import GrammarConstraint
 from llm_specdec.constraints.masks import Constraint
 from llm_specdec.constraints.thinking_budget import Budget
 from llm_specdec.engine import request as engine
-from llm_specdec.engine.loop import Run
+from llm_specdec.engine.outcome import Outcome
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.engine.session import Session
@@ -92,11 +92,12 @@ def _run(
             if cancelled():
                 break
     yield from answer.rest()
-    kept_to = outcome.kept_to(schema, answer.stopped_by) if schema else None
-    if schema and (why := outcome.shortened(schema, run, answer.stopped_by)):
+    ended = run.outcome
+    if schema and (why := outcome.shortened(schema, ended, prepared.max_tokens, answer.stopped_by)):
         yield Notice("warning", why)
-    yield outcome.result(plan, run, timer, answer.reasoning, kept_to)
-    _keep(loaded, plan, run)
+    kept_to = outcome.kept_to(schema, answer.stopped_by) if schema else None
+    yield outcome.result(plan, prepared, ended, timer, answer.reasoning, kept_to)
+    _keep(loaded, plan, ended)
 
 
 def _answer(session: Session, plan: Plan, request: Request, prepared: Prepared) -> Answer:
@@ -136,11 +137,11 @@ def _constraints(
     return found
 
 
-def _keep(loaded: Loaded, plan: Plan, run: Run) -> None:
+def _keep(loaded: Loaded, plan: Plan, ended: Outcome) -> None:
     """Keep the run's states: in memory, and on disk where llm logs what was said."""
-    if loaded.prefix_cache is None or memory.free().nbytes < 2 * run.cache.nbytes:
+    if loaded.prefix_cache is None or memory.free().nbytes < 2 * ended.state_bytes:
         return  # nowhere, or no room for copies of them
-    entries = run.entries()
+    entries = ended.entries()
     loaded.prefix_cache.keep(entries)
     if plan.keeps_on_disk:
         loaded.prefix_cache.store(entries)

@@ -14,7 +14,7 @@ from llm_specdec.drafters.model.drafter import ModelDrafter
 from llm_specdec.drafters.mtp.loading import load_head
 from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import PhaseTimer
-from llm_specdec.engine.policy import Fixed
+from llm_specdec.engine.policy import Fixed, Pick
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling.logits_processors import Sampling
@@ -79,15 +79,16 @@ class Cycle:
 
     adapts = False
     state: Literal["drafting", "parked"] = "drafting"
+    reason = None
 
     def __init__(self, lengths=(3, 0, 1, 2, 0)):
         self.lengths, self.round = lengths, 0
         self.longest = max(lengths)
 
     def pick(self, sources, context):
-        return sources[0], self.lengths[self.round // 2 % len(self.lengths)]
+        return Pick(sources[0], self.lengths[self.round // 2 % len(self.lengths)])
 
-    def observe(self, source, drafted, accepted):
+    def observe(self, source, drafted, accepted, pick=None):
         self.round += 1
 
 
