@@ -20,7 +20,6 @@ Below it:
 target          the target model, one pass at a time
 taps            its hidden states, for drafters that read them
 rollback        its cache, with a way back from rejected draft tokens
-text            tokens to text: thinking, answer and tool calls apart
 hardware        what mlx computes on; what makes its CPU backend fast
 
 A fast BLAS must be in the process before mlx is, hence the call on import. On Linux the

@@ -6,4 +6,5 @@ sandbox     how templates are parsed, and the process that they run in
 templates   what a chat template reads
 thinking    the thinking setting in a template's own words
 sections    markers of thinking, answer and tool calls
+text        tokens to text while they arrive: sections apart (markers)
 """

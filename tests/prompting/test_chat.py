@@ -19,10 +19,10 @@ from llm.parts import (
 from transformers import AutoTokenizer
 
 from llm_specdec.engine import target
-from llm_specdec.engine.text import TextStream
 from llm_specdec.errors import UsageError
 from llm_specdec.prompting import chat
 from llm_specdec.prompting.sections import HEADER, REASONING, TEXT, sections_of
+from llm_specdec.prompting.text import TextStream
 from tests.support import chains
 
 FAMILIES = Path(__file__).parent / "families"

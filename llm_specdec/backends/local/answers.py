@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from llm_specdec.backends.events import Event, Notice, Reasoning, Text, Tokens, ToolCall
-from llm_specdec.engine.text import Piece, TextStream
 from llm_specdec.prompting.sections import REASONING, TEXT, TOOL, Sections
+from llm_specdec.prompting.text import Piece, TextStream
 
 
 class TokenAnswer:

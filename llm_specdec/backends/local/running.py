@@ -22,9 +22,9 @@ from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.engine.session import Session
 from llm_specdec.engine.target import tokenizer_of
-from llm_specdec.engine.text import TextStream
 from llm_specdec.errors import UsageError
 from llm_specdec.prompting.sections import TEXT, Sections
+from llm_specdec.prompting.text import TextStream
 
 Answer = TextAnswer | TokenAnswer
 

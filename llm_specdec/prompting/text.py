@@ -4,8 +4,7 @@ no part of a marker or of a stop string."""
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from mlx_lm.generate import TextStateMachine
-
+from llm_specdec.prompting.markers import MarkerScanner, begun
 from llm_specdec.prompting.sections import REASONING, TEXT, TOOL, Sections
 
 HALF = "\ufffd"  # what decoders make of a character whose bytes did not all come
@@ -40,7 +39,7 @@ class TextStream:
         sections = sections or Sections()
         self._detokenizer = detokenizer
         self._detokenizer.reset()
-        self._state = TextStateMachine(sections.edges).make_state(sections.first)
+        self._scanner = MarkerScanner(sections.edges, sections.first)
         self.section = sections.first  # that the next token belongs to, by the text so far
         self._seam = SEAM if sections.whole else ""
         self._end_marker = max(len(sections.think_end), 1)
@@ -52,7 +51,7 @@ class TextStream:
         self._ready: list[Piece] = []
         self.stopped_by: str | None = None
         self._read(opening)  # for the section it leads to; none of its text is the answer's
-        self._state, _, _ = TextStateMachine.flush(self._state)
+        self._scanner.flush()
         self._held = self._space = ""
         self._ready = []
         self.reasoning = 0  # tokens between the markers of thinking
@@ -77,21 +76,20 @@ class TextStream:
         if not self.stopped_by:
             self._detokenizer.finalize()
             self._read(self._detokenizer.last_segment.rstrip(HALF))
-            self._state, rest, _ = TextStateMachine.flush(self._state)
-            self._add(rest)
+            self._add(self._scanner.flush())
             self._leave(ended=True)
         return self.take()
 
     def _read(self, text: str) -> None:
-        self._state, segments = TextStateMachine.split(self._state, text)
-        for at, (section, part) in enumerate(segments):
+        parts = self._scanner.feed(text)
+        for at, (section, part) in enumerate(parts):
             if self.stopped_by:
                 return
             if at:  # a marker stands before all but the first
                 self._leave()
                 self.section, self._fresh = section, True
             # Before a marker, the beginning of a character that was cut off may stand.
-            self._add(part.rstrip(HALF + SEAM) if at < len(segments) - 1 else part)
+            self._add(part.rstrip(HALF + SEAM) if at < len(parts) - 1 else part)
 
     def _add(self, text: str) -> None:
         """More text of the section under way."""
@@ -117,14 +115,14 @@ class TextStream:
 
     def _answer(self, text: str) -> None:
         self._held += text
-        found = [(self._held.find(text), text) for text in self._stop if text in self._held]
-        if found:
-            at, self.stopped_by = min(found)
+        complete = [(self._held.find(stop), stop) for stop in self._stop if stop in self._held]
+        if complete:
+            at, self.stopped_by = min(complete)
             shown, self._held = self._held[:at], ""
             self._show(shown)
             self._leave(ended=True)
         else:
-            end = len(self._held) - self._partial()
+            end = len(self._held) - begun(self._stop, self._held)
             shown, self._held = self._held[:end], self._held[end:]
             self._show(shown)
 
@@ -137,15 +135,3 @@ class TextStream:
         if shown:
             self._fresh = False
             self._ready.append(Piece(self.section, shown))
-
-    def _partial(self) -> int:
-        """Length of the longest end of the text that begins a stop string."""
-        return max(
-            (
-                size
-                for text in self._stop
-                for size in range(1, len(text))
-                if self._held.endswith(text[:size])
-            ),
-            default=0,
-        )

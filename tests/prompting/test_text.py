@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_specdec.engine.text import TextStream
 from llm_specdec.prompting.sections import HARMONY, Sections, sections_of
+from llm_specdec.prompting.text import TextStream
 
 
 class Pieces:
