@@ -160,8 +160,9 @@ def test_scripts_and_files_named_exist(path):
 
 def test_every_make_target_named_exists():
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
-    for path in PAGES:
-        assert set(re.findall(r"(?:^|`)make ([a-z]+)", path.read_text("utf-8"), re.M)) <= targets
+    text = "\n".join(path.read_text("utf-8") for path in PAGES)
+    named = set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE))
+    assert "demo" in named and named <= targets
 
 
 def test_every_key_of_a_receipt_is_documented():

@@ -108,7 +108,7 @@ def test_a_restored_drafter_goes_on_as_if_it_had_been_told(drafter):
     tell(1, 19)
     drafter.propose(3, Noting())
     kept = drafter.state()
-    assert all(array.shape[2] == 19 for array in kept)
+    assert {array.shape[2] for array in kept} == {19}
     tell(20, 4)
     expected = drafted(drafter, 2)
     for known in (20, 11):  # all of it, and a prefix that another prompt shares

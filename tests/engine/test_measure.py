@@ -36,7 +36,7 @@ def test_every_width_and_length_is_measured_and_the_model_left_as_it_was(family)
     costs = measure(SimpleNamespace(target=target, drafter=drafter), drafts=4, longest=6)
     assert [set(curve) for curve in costs.verify] == [{1, 2, 3, 4, 5, 7}, {1, 2, 4, 7}]
     assert all(min(curve.values()) > 0 for curve in costs.verify)
-    assert all(set(curve) == {1, 2, 4} for curve in costs.draft["model"])
+    assert [set(curve) for curve in costs.draft["model"]] == [{1, 2, 4}] * 2
     assert costs.round("model", 4, 128) > costs.round("lookup", 4, 128)
     assert costs.contexts[0] < costs.contexts[1]
 

@@ -21,7 +21,6 @@ from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.engine.states import Entry
 from llm_specdec.engine.taps import decoder_layers
-from llm_specdec.errors import UnsupportedError
 from llm_specdec.prefix_cache.keys import Key
 from llm_specdec.prefix_cache.lookup import PrefixCache
 from llm_specdec.prefix_cache.ram import RamTier
@@ -31,6 +30,7 @@ SYSTEM, TURN = 20, 36  # positions kept at boundaries of PROMPT
 PROMPT = [*range(20, 50), 11, 12, 13, 20, 21, 22, 7, 8, 9, 7, 8, 9]  # more than two windows
 TOKENS = 12
 LEAST = 8
+HEADLESS = {"gemma3n", "gemma4", "lfm2", "mamba2", "nemotron_h", "falcon_h1", "rwkv7"}
 
 
 class Noting:
@@ -58,27 +58,28 @@ class Outcome:
     cached: int = field(compare=False)
 
 
+def has(family: str, lane: str) -> bool:
+    """Whether there is such a drafter for the family: no head is made for layers of some."""
+    if lane == "mtp":
+        return family not in HEADLESS
+    return "dflash" not in lane or parity.runs(family, "dflash")
+
+
 @functools.cache
 def drafter(family: str, lane: str) -> Drafter | None:
-    """Random heads and block drafters, a blurred copy as the small model.
-
-    Raises UnsupportedError where the family has no such drafter."""
+    """Random heads and block drafters, a blurred copy as the small model."""
     target = parity.target(family)
     if lane == "lookup":
         return LookupDrafter()
     if lane == "model":
         return ModelDrafter(parity.near_copy(family), zoo.VOCAB)
     if lane == "mtp":
-        if family in ("gemma4", "lfm2"):
-            raise UnsupportedError("no head is made for layers of this sort")
         mx.random.seed(3)
         head = build(target.model, hidden_first=False)
         head.update(tree_map(_random, head.parameters()))
         mx.eval(head.parameters())
         return MTPDrafter(head, target, "final_norm")
     if "dflash" in lane:
-        if not parity.runs(family, "dflash"):
-            raise UnsupportedError("no block drafter reads its states")
         ids = [0, len(decoder_layers(target.model)) - 1]
         if lane == "dflash":
             return dflash_checkpoints.drafter_for(target, 2, target_layer_ids=ids)
