@@ -42,6 +42,7 @@ class Counts:
     rounds: int = 0
     drafted: int = 0
     accepted: int = 0
+    passes: Sequence[Sequence[int]] = ()
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ import mlx.core as mx
 from benchmarks import harness
 from fixtures import chisquare, parity, zoo
 from llm_specdec.engine import drafting
+from llm_specdec.engine.request import Round
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling import logits_processors
 from llm_specdec.engine.sampling.draft_sampler import DraftSampler
@@ -50,7 +51,7 @@ def zoo_parity(args: argparse.Namespace) -> bool:
         print(parity.table(outcomes, by), end="\n\n")
     for o in outcomes:
         if o.verdict != "identical":
-            print(f"{o.verdict}: {o.case}, token {o.differs_at}, top-2 gap {o.gap:.2g}")
+            print(f"{o.verdict}: {o.case}, {o.difference}")
     return not any(o.verdict == "broken" for o in outcomes)
 
 
@@ -91,9 +92,10 @@ def real(args: argparse.Namespace) -> bool:
             if sha256(run.tokens) == sha256(plain):
                 same += 1
                 continue
-            at, gap = parity.first_difference(target, prompt, plain, run.tokens)
-            ties.append(f"{kind}, prompt {i}, token {at}: top-2 gap {gap:.3g}")
-            broken += gap > parity.TIE
+            rounds = [Round(*passed) for passed in run.outcome.passes]
+            found = parity.difference(target, prompt, plain, run.tokens, rounds)
+            ties.append(f"{kind}, prompt {i}: {found}")
+            broken += not (found and found.exact)
         rest = len(ids) - same
         drafts = f"{accepted} of {drafted}"
         print(

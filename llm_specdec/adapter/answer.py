@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
@@ -93,10 +94,16 @@ class Answer:
         )
 
     def _say_of_keep(self, result: Result) -> None:
-        """Once ever, where loading was waited for: that it need not be."""
+        """To a person, once ever, where loading was waited for: that it need not be."""
         said = registry.default_path().with_name("said-of-keep")
         long = result.phases_ms.get("load", 0.0) > LONG_LOAD
-        if long and self._commanded and self._keep_alive == "0" and not said.exists():
+        if (
+            long
+            and self._commanded
+            and sys.stderr.isatty()
+            and self._keep_alive == "0"
+            and not said.exists()
+        ):
             warn(
                 f"loading took {result.phases_ms['load'] / 1000:.0f} s: `llm specdec keep 10m` "
                 "keeps the model in memory for the next command (this is said once)"

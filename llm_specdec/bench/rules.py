@@ -5,18 +5,13 @@ llm's log. A case is one prompt: a class of text at a context length in tokens.
 """
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from llm_specdec.bench.machine import BUSY
 
 GATE = 15.0  # percent of median decode gain a drafter must show
 INTERRUPTED = "the bench was interrupted"  # why it decides nothing
-
-# A greedy difference is a tie where the target's two best logits are this close: about four
-# steps of a half-precision format at logits of 16 to 32; for float32 what sums in another
-# order differ by.
-TIE = {"float32": 1e-3, "float16": 0.0625, "bfloat16": 0.5}
 
 Receipt = Mapping[str, Any]
 Figures = Mapping[str, Any]  # one rate of one configuration: runs, mean, median
@@ -91,29 +86,27 @@ def percent(a: float, b: float) -> float:
     return 100 * (b / a - 1)
 
 
-def parity(
-    a: Sequence[int], b: Sequence[int], gap: Callable[[int], float], dtype: str
-) -> dict[str, Any]:
-    """Whether greedy outputs `a` and `b` are the same tokens.
+class Difference(Protocol):
+    """Where two greedy outputs part, see `engine.replay.Difference`."""
 
-    `gap(position)` is the difference of the target's two best logits where output `a` goes on
-    at that position. Status: identical; tie, where they differ and that gap is below the
-    threshold of the precision; broken.
-    """
-    position = first_difference(a, b)
-    if position is None:
-        return {"status": "identical", "position": None, "gap": None, "threshold": TIE[dtype]}
-    found = gap(position)
-    status = "tie" if found <= TIE[dtype] else "broken"
-    return {"status": status, "position": position, "gap": found, "threshold": TIE[dtype]}
+    @property
+    def position(self) -> int: ...
+
+    @property
+    def gap(self) -> float: ...
+
+    @property
+    def exact(self) -> bool: ...
 
 
-def first_difference(a: Sequence[int], b: Sequence[int]) -> int | None:
-    """The first position where the outputs differ, one ending counted; None: nowhere."""
-    for position, (left, right) in enumerate(zip(a, b, strict=False)):
-        if left != right:
-            return position
-    return None if len(a) == len(b) else min(len(a), len(b))
+def parity(found: Difference | None) -> dict[str, Any]:
+    """What comes of the greedy outputs of two configurations: identical; tie, where each token
+    is the target's own at the width it was asked with; broken. gap: of the target's two best
+    logits at the first difference, in the baseline's passes."""
+    if found is None:
+        return {"status": "identical", "position": None, "gap": None}
+    status = "tie" if found.exact else "broken"
+    return {"status": status, "position": found.position, "gap": found.gap}
 
 
 def verdict(

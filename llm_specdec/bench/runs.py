@@ -20,13 +20,8 @@ from llm_specdec.receipts.payload import sha256_of
 class Runner(Protocol):
     """Runs configurations by name; every run is cold unless it says otherwise."""
 
-    @property
-    def dtype(self) -> str:
-        """Precision of the target's activations, a key of `rules.TIE`."""
-        ...
-
-    def greedy(self, config: str, prompt: Sequence[int]) -> list[int]:
-        """Completion ids at temperature 0, the first run of a configuration its warm-up."""
+    def greedy(self, config: str, prompt: Sequence[int]) -> receipts.Result:
+        """A run at temperature 0, the first run of a configuration its warm-up."""
         ...
 
     def timed(self, config: str, prompt: Sequence[int], number: int, warm: bool) -> receipts.Result:
@@ -34,8 +29,10 @@ class Runner(Protocol):
         as much of the prompt as can be comes from the prefix cache."""
         ...
 
-    def gap(self, prompt: Sequence[int], completion: Sequence[int]) -> float:
-        """Difference of the target's two best logits for the token after `completion`."""
+    def difference(
+        self, prompt: Sequence[int], one: receipts.Result, other: receipts.Result
+    ) -> rules.Difference | None:
+        """Where the texts of two greedy runs part, and whether their widths made it so."""
         ...
 
 
@@ -110,15 +107,14 @@ def _parities(
     for case, prompt in schedule.prompts.items():
         progress.step(f"parity, {_named(case)}, {baseline}")
         own = runner.greedy(baseline, prompt)
-
-        def gap(position: int, prompt: Sequence[int] = prompt, own: list[int] = own) -> float:
-            return runner.gap(prompt, own[:position])
-
         for config in others:
             progress.step(f"parity, {_named(case)}, {config}")
             other = runner.greedy(config, prompt)
-            found = rules.parity(own, other, gap, runner.dtype)
-            hashes = {"sha256_a": sha256_of(own), "sha256_b": sha256_of(other)}
+            found = rules.parity(runner.difference(prompt, own, other))
+            hashes = {
+                f"sha256_{side}": sha256_of(run.completion_ids)
+                for side, run in (("a", own), ("b", other))
+            }
             store.add_parity(bench, config, case, found | hashes)
             if found["status"] == "broken":
                 return False

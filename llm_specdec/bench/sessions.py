@@ -10,6 +10,7 @@ from llm_specdec import receipts, settings
 from llm_specdec.backends import Plan, Request, Result, lane_of, plan
 from llm_specdec.backends.notices import shown
 from llm_specdec.backends.planning import effective
+from llm_specdec.bench.rules import Difference
 from llm_specdec.drafters.table import KINDS, NONE
 from llm_specdec.pairings.registry import Pairing
 from llm_specdec.prompting import chat
@@ -123,10 +124,6 @@ class Sessions:
             self._load(name)
 
     @property
-    def dtype(self) -> str:
-        return self._loaded[self._baseline].session.dtype
-
-    @property
     def context(self) -> int:
         """Tokens that prompt and answer may have together."""
         native: int = self._loaded[self._baseline].session.target.context
@@ -141,8 +138,8 @@ class Sessions:
         tokenizer = self._loaded[self._baseline].session.tokenizer
         return chat.render(tokenizer, messages, values).tokens
 
-    def greedy(self, config: str, prompt: Sequence[int]) -> list[int]:
-        return list(self._run(config, prompt, self._greedy(config)).completion_ids)
+    def greedy(self, config: str, prompt: Sequence[int]) -> Result:
+        return self._run(config, prompt, self._greedy(config))
 
     def timed(self, config: str, prompt: Sequence[int], number: int, warm: bool) -> Result:
         plan = replace(self._plans[config], seed=number)
@@ -152,12 +149,11 @@ class Sessions:
             self._kept[config] = _nothing_kept()
         return self._run(config, prompt, plan, self._kept[config], keep=not warm)
 
-    def gap(self, prompt: Sequence[int], completion: Sequence[int]) -> float:
+    def difference(self, prompt: Sequence[int], one: Result, other: Result) -> Difference | None:
         from llm_specdec.backends import local
 
-        values = self._greedy(self._baseline).settings
         session = self._loaded[self._baseline].session
-        return session.top_two_gap(prompt, completion, local.sampling(values), values["kv_bits"])
+        return local.difference(session, self._greedy(self._baseline), prompt, one, other)
 
     def _greedy(self, config: str) -> Plan:
         plan = self._plans[config]

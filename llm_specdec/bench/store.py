@@ -5,7 +5,8 @@ benches   one row a bench: what was asked (pairing, profile, against, mode, gate
           state, versions, models, settings of each configuration, cases with prompt hashes
 runs      one row a run: bench_id, config, text and context (the case), round, warm, `specdec`
           (JSON, the receipt as in llm's log)
-parities  one row a configuration and case: status, position, gap, threshold, both SHA-256
+parities  one row a configuration and case: status, position, gap, both SHA-256;
+          older benches have a threshold of the gap
 
 Rows are written as runs end: what was measured stays when a bench is interrupted.
 """

@@ -92,10 +92,8 @@ def parity(row: Row) -> str:
         return ""
     if found["status"] == "identical":
         return f"parity identical (SHA-256 {found['sha256_a'][:12]})"
-    return (
-        f"parity {found['status']}: position {found['position']}, top-2 gap "
-        f"{found['gap']:.2g}, a tie up to {found['threshold']:g}"
-    )
+    word = "tie by width" if found["status"] == "tie" else found["status"]
+    return f"parity {word}: position {found['position']}, top-2 gap {found['gap']:.2g}"
 
 
 def gain(row: Row, rate: str = "decode_tps") -> str:

@@ -113,7 +113,7 @@ class Run:
 
         self.drafting.observe(draft, len(proposal), accepted)
         tokens = self._commit(tokens, hidden)
-        self.stats.count(draft.source, len(proposal), min(accepted, len(tokens)))
+        self.stats.count(draft.source, len(proposal), min(accepted, len(tokens)), len(tokens))
         self.timer.phase("commit")
         self.timer.end_round(draft.length, synced)
         return tokens
@@ -135,7 +135,7 @@ class Run:
 
             self.drafting.observe(None, 0, 0)
             tokens = self._commit(tokens, hidden)
-            self.stats.count("none", 0, 0)
+            self.stats.count("none", 0, 0, 1)
             self.timer.phase("commit")
             self.timer.end_round(0, synced=True)
             yield tokens

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from llm_specdec.constraints.masks import Constraint
 from llm_specdec.engine.sampling.logits_processors import Sampling
@@ -27,6 +27,13 @@ class Request:
     boundaries: Callable[[], Sequence[int]] = lambda: ()
 
 
+class Round(NamedTuple):
+    """One target pass after the first token, and what came of it."""
+
+    drafted: int  # draft tokens it read, beside the pending one
+    committed: int
+
+
 @dataclass
 class RunStats:
     """What a run counted. Every target pass after the first token is a round."""
@@ -38,10 +45,12 @@ class RunStats:
     lengths: Counter[int] = field(default_factory=Counter)  # rounds by draft tokens
     positions: Counter[int] = field(default_factory=Counter)  # accepted by position in a draft
     by_source: dict[str, list[int]] = field(default_factory=dict)  # [rounds, drafted, accepted]
+    passes: list[Round] = field(default_factory=list)  # in order: the widths of the whole text
     finish_reason: Literal["stop", "length", "interrupted"] = "interrupted"
 
-    def count(self, source: str, drafted: int, accepted: int) -> None:
+    def count(self, source: str, drafted: int, accepted: int, committed: int) -> None:
         """Count a round; `source` says who proposed (of no interest where nothing was)."""
+        self.passes.append(Round(drafted, committed))
         if drafted:
             before = self.by_source.get(source, (0, 0, 0))
             now = (1, drafted, accepted)

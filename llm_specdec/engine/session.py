@@ -11,7 +11,6 @@ import mlx.core as mx
 from llm_specdec.constraints import grammar as grammars
 from llm_specdec.constraints.forced_completion import TokenTable
 from llm_specdec.constraints.grammar import GrammarConstraint
-from llm_specdec.engine import prefill
 from llm_specdec.engine.costs import Costs
 from llm_specdec.engine.drafter import Drafter
 from llm_specdec.engine.loop import Run
@@ -20,7 +19,7 @@ from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.policy import ALONE, Auto, Fixed, Limits, Policy
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
-from llm_specdec.engine.sampling.logits_processors import History, Sampling, penalise
+from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.engine.states import Prefixes
 from llm_specdec.engine.target import Target
 from llm_specdec.errors import UsageError
@@ -84,29 +83,6 @@ class Session:
     def forget(self) -> None:
         """Give freed memory back, so that a run measures as the first one did."""
         mx.clear_cache()
-
-    def top_two_gap(
-        self,
-        prompt: Sequence[int],
-        completion: Sequence[int],
-        sampling: Sampling,
-        kv_bits: int | None = None,
-    ) -> float:
-        """Difference of the two highest logits, transforms applied, for the token that follows
-        `completion`: how near the target itself was to another answer."""
-        history = History(prompt, self.target.vocab_size)
-        history.commit(completion)
-        tokens = mx.array([*prompt, *completion], dtype=mx.int32)
-        cache = RollbackCache(self.target.model, kv_bits=kv_bits)
-        *chunks, last = [*range(0, tokens.size - 1, prefill.STEP), tokens.size - 1]
-        for start, stop in zip(chunks, [*chunks[1:], last], strict=True):
-            self.target.forward(tokens[start:stop], cache)
-            mx.eval(cache.arrays())
-        logits = self.target.forward(tokens[last:], cache)
-        row = penalise(logits, history, mx.zeros((0,), dtype=mx.int32), sampling)[0]
-        second, first = mx.sort(row.astype(mx.float32))[-2:]
-        gap: Any = (first - second).item()
-        return float(gap)
 
     def run(
         self,

@@ -59,6 +59,7 @@ class Result:
     reasoning_tokens: int = 0  # of the completion
     constraint: Mapping[str, Any] | None = None
     worker: Mapping[str, Any] | None = None  # resident, pid, queued_ms; None in one's own process
+    passes: Sequence[Sequence[int]] = ()  # (drafted, committed) of every round; not in a receipt
 
 
 def payload(run: Result) -> dict[str, Any]:

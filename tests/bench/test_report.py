@@ -42,7 +42,7 @@ def test_names_are_escaped_and_redaction_holds(found):
 
 
 def test_a_bench_without_runs_still_makes_a_page(tmp_path):
-    engine = Scripted(SEED, outputs={"qwen": [9]}, gaps=1.0)
+    engine = Scripted(SEED, outputs={"qwen": [9]})
     found = perform(plan(), engine, Store(tmp_path / "bench.db"), progress()[0])
     assert "broken: greedy output differs" in report.html(found)
 

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from llm_specdec.bench import rules
 from llm_specdec.bench.rules import Case
+from llm_specdec.engine.replay import Difference
 from tests.support.receipts import specdec
 
 # The founding note's rows: drafted runs, baseline runs, the gain of means it states (in whole
@@ -75,17 +76,10 @@ def test_warm_runs_report_no_decode_rate():
 
 
 def test_parity_names_the_first_difference_and_its_gap():
-    same = rules.parity([1, 2], [1, 2], lambda position: 1 / 0, "float32")
-    assert same == {"status": "identical", "position": None, "gap": None, "threshold": 1e-3}
-    tie = rules.parity([1, 2, 3], [1, 5, 3], lambda position: 5e-4, "float32")
-    assert (tie["status"], tie["position"], tie["gap"]) == ("tie", 1, 5e-4)
-    assert rules.parity([1, 2], [1, 3], lambda position: 0.3, "float32")["status"] == "broken"
-    assert rules.parity([1, 2], [1, 3], lambda position: 0.3, "bfloat16")["status"] == "tie"
-
-
-def test_an_output_cut_short_differs_where_it_ends():
-    assert rules.first_difference([1, 2, 3], [1, 2]) == 2
-    assert rules.first_difference([], []) is None
+    assert rules.parity(None) == {"status": "identical", "position": None, "gap": None}
+    for exact, status in ((True, "tie"), (False, "broken")):
+        found = rules.parity(Difference(position=1, gap=0.6, exact=exact))
+        assert found == {"status": status, "position": 1, "gap": 0.6}
 
 
 def gain(median, low=None, high=None):

@@ -50,7 +50,7 @@ def test_a_gain_below_the_gate_at_one_context_is_vetoed(store):
 
 
 def test_broken_parity_stops_the_bench_before_any_speed(store):
-    engine = Scripted(SEED, outputs={"qwen": [1, 9, 3]}, gaps=0.2)
+    engine = Scripted(SEED, outputs={"qwen": [1, 9, 3]})
     found = bench(store, engine)
     assert found["verdict"]["status"] == "broken"
     assert not [call for call in engine.calls if call[0] == "timed"]
@@ -60,7 +60,7 @@ def test_broken_parity_stops_the_bench_before_any_speed(store):
 
 
 def test_a_tie_goes_on_and_is_shown(store):
-    found = bench(store, Scripted(SEED, outputs={"qwen": [1, 9, 3]}, gaps=1e-5))
+    found = bench(store, Scripted(SEED, outputs={"qwen": [1, 9, 3]}, gap=0.6))
     assert found["cases"][0]["configs"][1]["parity"]["status"] == "tie"
     assert found["verdict"]["status"] == "adopted"
 

@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 
 from llm_specdec.bench import sessions
-from llm_specdec.bench.rules import TIE
 from llm_specdec.bench.sessions import Sessions
 from llm_specdec.pairings.registry import Pairing, Profile
 
@@ -55,14 +54,17 @@ def test_a_bench_run_of_the_demo_model_is_a_whole_receipt(smollm2):
     engine = Sessions([sessions.alone(pairing, None), pinned], max_tokens=12)
     prompt = engine.encode("What is the capital of France?")
     own = engine.greedy("none", prompt)
-    assert engine.greedy("small", prompt) == own
+    drafted = engine.greedy("small", prompt)
+    assert engine.difference(prompt, own, drafted) is None
+    assert list(drafted.completion_ids) == list(own.completion_ids)
     alone, drafted = (engine.timed(name, prompt, 0, False) for name in ("none", "small"))
-    assert list(alone.completion_ids) == list(drafted.completion_ids) == own
+    assert list(alone.completion_ids) == list(own.completion_ids)
     assert (alone.lane.kind, alone.drafted) == ("none", 0)
     assert (drafted.lane.kind, drafted.lane.state) == ("model", "drafting")
     assert drafted.drafted > 0 and drafted.wall_ms > drafted.ttft_ms > 0
-    assert engine.dtype in TIE
-    assert engine.gap(prompt, own[:2]) > TIE[engine.dtype]
+    wrong = dataclasses.replace(drafted, completion_ids=[*own.completion_ids[:-1], 7])
+    found = engine.difference(prompt, own, wrong)
+    assert found and not found.exact and found.position == len(own.completion_ids) - 1
 
 
 @pytest.mark.real

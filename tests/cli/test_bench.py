@@ -91,7 +91,7 @@ def test_a_veto_is_overridden_with_a_reason_only_and_every_receipt_carries_it(us
 
 
 def test_what_broke_parity_stays_off_whatever_is_said(user, engine):
-    engine.outputs, engine.gaps = {"qwen": [9]}, 1.0
+    engine.outputs = {"qwen": [9]}
     run(engine, GOOD)
     done = specdec("enable", "qwen", "--override", "please")
     assert done.exit_code == 1 and not registry.load().pairing("qwen").enabled
@@ -127,7 +127,7 @@ def test_the_gate_can_be_set(user, engine):
 
 
 def test_broken_parity_disables_the_pairing(user, engine):
-    engine.outputs, engine.gaps = {"qwen": [9]}, 1.0
+    engine.outputs = {"qwen": [9]}
     result = run(engine, GOOD)
     assert result.exit_code == 1 and "broken: greedy output" in result.stdout
     assert result.stderr == "qwen is switched off, its files are kept\n"
@@ -252,7 +252,7 @@ def test_a_broken_lane_disables_the_pairing_whose_drafter_it_is(
     with registry.edit() as document:
         document["pairings"]["second"] = {"target": TARGET, "drafter": "b/d", "kind": "model"}
     monkeypatch.setattr(command, "own_kinds", lambda pairing: [])
-    engine.outputs, engine.gaps = {lane: [9]}, 1.0
+    engine.outputs = {lane: [9]}
     assert bench("qwen", "--lanes", "--class", "code").exit_code == 1
     found = registry.load().pairings.values()
     assert [pairing.name for pairing in found if not pairing.enabled] == off

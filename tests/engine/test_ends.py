@@ -18,7 +18,7 @@ PROMPT = parity.PROMPTS["long"]
 
 
 def written(family):
-    return parity.plain(family, "plain", "long").tokens
+    return parity.plain(family, "plain", "long")
 
 
 def start(family, lane, **request):

@@ -10,7 +10,8 @@ from fixtures import parity, zoo
 from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.policy import Fixed
-from llm_specdec.engine.request import Request
+from llm_specdec.engine.replay import Difference
+from llm_specdec.engine.request import Request, Round
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.target import Target
 
@@ -53,8 +54,9 @@ def test_greedy_text_is_the_plain_paths_in_a_third_of_all_combinations(family):
 def test_a_difference_that_is_no_tie_counts_as_broken():
     case = parity.Case("llama", "none", "plain", 0, "short")
     assert parity.Outcome(case, 0, 0).verdict == "identical"
-    assert parity.Outcome(case, 0, 0, differs_at=3, gap=parity.TIE / 2).verdict == "tie"
-    assert parity.Outcome(case, 0, 0, differs_at=3, gap=parity.TIE * 2).verdict == "broken"
+    for exact, verdict in ((True, "tie"), (False, "broken")):
+        found = Difference(position=3, gap=0.1, exact=exact)
+        assert parity.Outcome(case, 0, 0, found).verdict == verdict
 
 
 def test_every_combination_is_counted_once():
@@ -87,7 +89,7 @@ def test_a_quantised_target_and_its_quantised_cache_draft_exactly(family, kv_bit
 
 
 def test_a_policy_that_asks_for_more_than_the_cache_can_undo_gets_less():
-    target, text = parity.target("qwen3_5"), parity.plain("qwen3_5", "plain", "long").tokens
+    target, text = parity.target("qwen3_5"), parity.plain("qwen3_5", "plain", "long")
     prompt = parity.PROMPTS["long"]
     cache = RollbackCache(target.model, max_draft=3)
     drafter = zoo.Scripted([*prompt, *text], rate=0.6)
@@ -107,7 +109,7 @@ def test_ten_answers_of_smollm2_are_mlx_lms(kind, smollm2):
     for text in real_prompts(10):
         prompt = harness.rendered(loaded.tokenizer, text)
         expected = parity.mlx_lm_tokens(loaded.target, prompt, 24)
-        got = harness.timed(harness.ours(loaded), prompt, 24).tokens
-        if got != expected:
-            at, gap = parity.first_difference(loaded.target, prompt, expected, got)
-            assert gap <= parity.TIE, f"{text!r}: token {at}, top-2 gap {gap}"
+        run = harness.timed(harness.ours(loaded), prompt, 24)
+        rounds = [Round(*passed) for passed in run.outcome.passes]
+        found = parity.difference(loaded.target, prompt, expected, run.tokens, rounds)
+        assert found is None or found.exact, f"{text!r}: {found}"

@@ -1,5 +1,7 @@
 """An engine whose runs are written down beforehand, and a plan for it."""
 
+from types import SimpleNamespace
+
 from llm_specdec.bench.rules import Case
 from llm_specdec.bench.runs import Progress, Schedule
 from llm_specdec.bench.sessions import Configuration
@@ -41,12 +43,11 @@ def timed(decode, ttft_ms=1000.0, tokens=100, **changes):
 class Scripted:
     """Decode rates by configuration (and context), dealt out run by run."""
 
-    dtype = "float32"
     context = 20_000
 
-    def __init__(self, rates, outputs=None, gaps=0.0, interrupt_after=None):
+    def __init__(self, rates, outputs=None, gap=None, interrupt_after=None):
         self.rates = {key: list(values) for key, values in rates.items()}
-        self.outputs, self.gaps = outputs or {}, gaps
+        self.outputs, self.gap = outputs or {}, gap  # of a tie by width; None: broken
         self.left = interrupt_after
         self.calls: list[tuple[object, ...]] = []
         self.configs: list[Configuration] = []
@@ -56,7 +57,7 @@ class Scripted:
 
     def greedy(self, config, prompt):
         self.calls.append(("greedy", config))
-        return self.outputs.get(config, [1, 2, 3])
+        return run(completion_ids=self.outputs.get(config, [1, 2, 3]))
 
     def timed(self, config, prompt, number, warm):
         if self.left is not None:
@@ -71,8 +72,12 @@ class Scripted:
         changes = cached | (alone if config == "none" else {})
         return timed(self.rates[key].pop(0), 100.0 if warm else 1000.0, **changes)
 
-    def gap(self, prompt, completion):
-        return self.gaps
+    def difference(self, prompt, one, other):
+        pairs = enumerate(zip(one.completion_ids, other.completion_ids, strict=False))
+        position = next((i for i, (a, b) in pairs if a != b), None)
+        if position is None:
+            return None
+        return SimpleNamespace(position=position, gap=self.gap or 0.2, exact=bool(self.gap))
 
 
 def plan(contexts=(2150,), configs=("none", "qwen"), mode="cold", runs=3, gate=15.0):

@@ -6,10 +6,12 @@ loading     memory, weights, costs, prefix cache
 answers     token ids to events: thinking, answer, tool calls
 outcome     a run that ended, in plain numbers
 sessions    target and drafter in memory
+parity      where two greedy texts part, and why
 costs       measured costs of rounds, kept between runs
 """
 
 from llm_specdec.backends.local.loading import Loaded, admit, load, round_costs
+from llm_specdec.backends.local.parity import difference
 from llm_specdec.backends.local.running import decode, execute, sampling
 
-__all__ = ["Loaded", "admit", "decode", "execute", "load", "round_costs", "sampling"]
+__all__ = ["Loaded", "admit", "decode", "difference", "execute", "load", "round_costs", "sampling"]

@@ -46,6 +46,7 @@ def result(
         deviations=plan.deviations,
         peak_memory_bytes=ended.peak_memory,
         constraint=constraint,
+        passes=stats.passes,
     )
 
 
