@@ -1,7 +1,7 @@
 """Markers found as by mlx-lm's state machine, and no text held back longer than it must be."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mlx_lm.generate import TextStateMachine
 
@@ -24,6 +24,7 @@ def joined(sections, parts):
 
 @settings(max_examples=500)
 @given(EDGES, st.lists(TEXT, max_size=12))
+@example({"a": [("<xy>", "b"), ("xy", "c")], "b": [], "c": []}, ["<x", "y>"])
 def test_sections_are_those_of_mlx_lm(edges, parts):
     scanner, machine = MarkerScanner(edges, "a"), TextStateMachine(edges)
     state, ours, theirs = machine.make_state("a"), [""], [""]
