@@ -68,9 +68,9 @@ class AfterThinking:
         thought = len(self._start) - n + len(self._closing)
         starts = [self._start] if self._answer.fits(drafts + thought) else []
         ways = [way for way in (*starts, self._lead) if len(way) > n and way[:n] == tokens]
-        found = self._only(*(way[n] for way in ways))
+        allowed = self._only(*(way[n] for way in ways))
         first = None if self._lead or tokens else self._answer.allowed((), before=drafts)
-        return found if first is None else found | first
+        return allowed if first is None else allowed | first
 
     def _answers(self, at: _At, token: int) -> bool:
         """Whether `token` belongs to the answer."""
@@ -92,7 +92,7 @@ class AfterThinking:
         return _At(ANSWER) if text == self._closing else _At(LEADING, text)
 
     def _closed(self, at: _At) -> int:
-        """Tokens of the way to the answer that stand already."""
+        """How many tokens of the way to the answer are there already."""
         return len(at.tokens) if at.part == LEADING else begun(self._closing, at.tokens)
 
     def _only(self, *tokens: int) -> Bits:

@@ -47,24 +47,24 @@ def circle(schema: Any) -> str | None:
 
 def _reached(schema: Any) -> dict[Place, list[Need]]:
     """The parts that an answer may have to hold, and what they need."""
-    found: dict[Place, list[Need]] = {}
+    needs: dict[Place, list[Need]] = {}
     ahead: list[Place] = [()]
     while ahead:
         place = ahead.pop()
-        if place not in found:
-            found[place] = list(_needs(schema, place))
-            ahead += [part for need in found[place] for part in need.places]
-    return found
+        if place not in needs:
+            needs[place] = list(_needs(schema, place))
+            ahead += [part for need in needs[place] for part in need.places]
+    return needs
 
 
 def _ended(schema: Any, needs: Mapping[Place, list[Need]]) -> set[Place]:
     """The parts that have a finite instance: each that has one may end those that wait for it."""
     ended: set[Place] = set()
-    unmet = {place: Counter(need.kind for need in found) for place, found in needs.items()}
+    unmet = {place: Counter(need.kind for need in wanted) for place, wanted in needs.items()}
     met: set[tuple[Place, int]] = set()
     waiting: dict[Place, list[tuple[Place, int]]] = {}
-    for place, found in needs.items():
-        for number, need in enumerate(found):
+    for place, wanted in needs.items():
+        for number, need in enumerate(wanted):
             for part in need.places:
                 waiting.setdefault(part, []).append((place, number))
 
@@ -131,13 +131,13 @@ def _elements(part: Mapping[str, Any], place: Place) -> Iterator[Need]:
 
 
 def _types(part: Any) -> set[str]:
-    said = part.get("type", TYPES) if isinstance(part, Mapping) else TYPES
-    return {said} if isinstance(said, str) else set(said)
+    types = part.get("type", TYPES) if isinstance(part, Mapping) else TYPES
+    return {types} if isinstance(types, str) else set(types)
 
 
 def _list(part: Mapping[str, Any], key: str) -> list[Any]:
-    found = part.get(key)
-    return found if isinstance(found, list) else []
+    value = part.get(key)
+    return value if isinstance(value, list) else []
 
 
 def _target(schema: Any, reference: object) -> Place | None:

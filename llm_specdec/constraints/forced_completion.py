@@ -98,18 +98,18 @@ class ForcedCompletion:
         drafts: tuple[int, ...],
         ending: list[int],
     ) -> Bits:
-        found, content = np.zeros_like(bits), self._tokens.content
+        untried, content = np.zeros_like(bits), self._tokens.content
         if left - 1 > len(ending) and np.array_equal(bits & content, content):
-            found |= content  # a string that may hold anything: the end stays as near
+            untried |= content  # a string that may hold anything: the end stays as near
         ends = dict.fromkeys(ending[:1], ending[1:])
-        for token in tokens_of(bits & ~found)[:TRIED]:
+        for token in tokens_of(bits & ~untried)[:TRIED]:
             after = matcher.deep_copy()
             if after.consume_token(token):
                 rest = self.ending(after, left - 1)
                 if rest is not None:
                     ends.setdefault(token, rest)
         self._known |= {(*drafts, token): rest for token, rest in ends.items()}
-        return (found | only(list(ends), 32 * bits.size)) & bits
+        return (untried | only(list(ends), 32 * bits.size)) & bits
 
     def ending(self, matcher: LLMatcher, longest: int = LONGEST) -> list[int] | None:
         """Tokens of a short way to an accepted text; None where none was found of at most

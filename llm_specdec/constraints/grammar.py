@@ -27,13 +27,13 @@ def read(tokenizer: Any, vocab_size: int) -> TokenTable:
 
     plain, ends = tokenizer._tokenizer, list(tokenizer.eos_token_ids)
     try:
-        found = from_tokenizer(plain, n_vocab=max(vocab_size, len(plain)), eos_token=ends)
+        vocabulary = from_tokenizer(plain, n_vocab=max(vocab_size, len(plain)), eos_token=ends)
     except ValueError:
         raise UnsupportedError(
             f"schemas need a tokenizer of the tokenizers library, not {type(plain).__name__}: "
             "leave the schema out"
         ) from None
-    return TokenTable(found, vocab_size)
+    return TokenTable(vocabulary, vocab_size)
 
 
 class GrammarConstraint:

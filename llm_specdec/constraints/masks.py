@@ -34,8 +34,8 @@ class Constraint(Protocol):
 
 def row(constraints: Sequence[Constraint], drafts: Sequence[int]) -> Bits | None:
     """What all of them allow after `drafts`; None where that is every token."""
-    found = [bits for one in constraints if (bits := one.allowed(drafts)) is not None]
-    return reduce(np.bitwise_and, found) if found else None
+    masks = [bits for one in constraints if (bits := one.allowed(drafts)) is not None]
+    return reduce(np.bitwise_and, masks) if masks else None
 
 
 def rows(constraints: Sequence[Constraint], drafts: Sequence[int], first: int = 0) -> Bits | None:
@@ -58,7 +58,7 @@ def only(tokens: Sequence[int], vocab_size: int) -> Bits:
 
 
 def begun(marker: tuple[int, ...], tail: tuple[int, ...]) -> int:
-    """How many tokens of a marker, short of all, stand at the end of a text already."""
+    """How many tokens of a marker, but not all of them, end a text."""
     sizes = range(len(marker) - 1, 0, -1)
     return next((n for n in sizes if tail[-n:] == marker[:n]), 0)
 

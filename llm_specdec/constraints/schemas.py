@@ -36,7 +36,7 @@ def grammar(schema: Mapping[str, Any]) -> str:
         raise UsageError(f"the schema cannot be enforced: {problem}")
     closed = dict(schema) if "allOf" in json.dumps(schema) else _closed(schema)
     for one in (closed, dict(schema)):
-        found, refused = _compiled(one)
+        compiled, refused = _compiled(one)
         if not refused:
             break
     else:
@@ -44,7 +44,7 @@ def grammar(schema: Mapping[str, Any]) -> str:
         raise UsageError(f"the schema cannot be enforced: {why}: change that part of it")
     if endless := finite.circle(schema):
         raise UsageError(f"no answer to the schema can end: {endless}")
-    return found
+    return compiled
 
 
 def _problems(schema: Any) -> Iterator[str]:
@@ -83,9 +83,9 @@ def _compiled(schema: dict[str, Any]) -> tuple[str, str]:
     """The grammar, and why it cannot be used ("" where it can)."""
     from llguidance import LLMatcher
 
-    found = LLMatcher.grammar_from_json_schema(schema, overrides=_STYLE)
-    refused, messages = LLMatcher.validate_grammar_with_warnings(found)
-    return found, messages[0] if refused else ""
+    grammar = LLMatcher.grammar_from_json_schema(schema, overrides=_STYLE)
+    refused, messages = LLMatcher.validate_grammar_with_warnings(grammar)
+    return grammar, messages[0] if refused else ""
 
 
 def _closed(schema: Any) -> Any:
@@ -94,13 +94,13 @@ def _closed(schema: Any) -> Any:
         return [_closed(one) for one in schema]
     if not isinstance(schema, Mapping):
         return schema
-    found: dict[str, Any] = {}
+    closed: dict[str, Any] = {}
     for key, value in schema.items():
         if key in _NAMING and isinstance(value, Mapping):  # their keys are names, not keywords
-            found[key] = {name: _closed(part) for name, part in value.items()}
+            closed[key] = {name: _closed(part) for name, part in value.items()}
         else:
-            found[key] = value if key in _VALUES else _closed(value)
+            closed[key] = value if key in _VALUES else _closed(value)
     named = isinstance(schema.get("properties"), Mapping) and bool(schema["properties"])
     if named and not _OPEN & schema.keys():
-        found["additionalProperties"] = False
-    return found
+        closed["additionalProperties"] = False
+    return closed

@@ -47,7 +47,7 @@ class Budget:
         return at.forced > 0 or (at.inside and at.thought >= self._limit)
 
     def _forced(self, at: _At) -> int:
-        """ForcedCompletion tokens that stand already, forced or begun by the model."""
+        """How many of the closing tokens are there already, forced or written by the model."""
         return at.forced or begun(self._closing, at.tail)
 
     def _after(self, at: _At, token: int) -> _At:

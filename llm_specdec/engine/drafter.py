@@ -34,7 +34,7 @@ class Draw(Protocol):
     @property
     def plain(self) -> bool:
         """True where drawing is the argmax of the logits as they are: a drafter may then find
-        it by a shorter way than a row over the whole vocabulary."""
+        it without a row over the whole vocabulary."""
         ...
 
     def one(self, logits: mx.array, drafted: Sequence[mx.array]) -> mx.array:
@@ -53,12 +53,12 @@ class Draw(Protocol):
 
 
 class Drafter(Protocol):
-    """Proposes draft tokens; told of every committed token and its target hidden states.
+    """Proposes draft tokens. Is given every committed token, and the target's hidden states.
 
-    Positions: with committed tokens c[0..L-1], c[L-1] is pending. `extend` row i carries the
-    target's hidden states at the position p that follows what was told before, and the token
-    c[p+1] that came next: so after it the drafter knows c[0..L-1] and hidden states 0..L-2.
-    Prefill calls it once a chunk, the loop once a round; a rejected draft token never arrives.
+    Positions: with committed tokens c[0..L-1], c[L-1] is pending. Each row of `extend` carries
+    the target's hidden states at the next position p that the drafter lacks, and the token
+    c[p+1] that followed. After it the drafter knows c[0..L-1] and hidden states 0..L-2.
+    Prefill calls it once a chunk, the loop once a round. Rejected draft tokens never reach it.
     """
 
     kind: str
@@ -97,6 +97,6 @@ class Drafter(Protocol):
         ...
 
     def load_state(self, arrays: list[mx.array], tokens: Sequence[int]) -> None:
-        """Restore `state()` of a drafter that was told exactly `tokens` (c[0..n-1]), or `tokens`
+        """Restore the `state()` of a drafter that knew exactly `tokens` (c[0..n-1]), or `tokens`
         and more where such a state `trims`. The arrays given are never written to."""
         ...

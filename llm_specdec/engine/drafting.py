@@ -22,8 +22,8 @@ class Draft(NamedTuple):
 
 
 class Drafting:
-    """drafter: the run's own. lookup: proposes in its place where the policy expects more of it.
-    longest: draft tokens that the target can verify.
+    """drafter: the run's own. helper: proposes in its place where the policy expects more of
+    it, and keeps no state but the tokens. longest: draft tokens that the target can verify.
 
     known: committed tokens that all drafters know, 0 while one is at work: if interrupted there,
     how much it knows is unknown.
@@ -32,14 +32,14 @@ class Drafting:
     def __init__(
         self,
         drafter: Drafter | None,
-        lookup: Drafter | None,
+        helper: Drafter | None,
         policy: Policy,
         text: Committed,
         longest: int,
     ) -> None:
         self.drafter, self.policy = drafter, policy
         self._text, self._longest = text, longest
-        self._drafters = [one for one in (drafter, lookup) if one is not None]
+        self._drafters = [one for one in (drafter, helper) if one is not None]
         self._pick: Pick | None = None  # the last one, until `observe`
         self.known = 0
 
@@ -65,7 +65,7 @@ class Drafting:
                 drafter.load_state(arrays if drafter is self.drafter else [], tokens)
 
     def state(self) -> list[mx.array]:
-        """The drafter's state; lookup's follows from the tokens."""
+        """The drafter's state."""
         with self._at_work():
             return self.drafter.state() if self.drafter else []
 

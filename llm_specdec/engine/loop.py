@@ -30,7 +30,7 @@ from llm_specdec.engine.target import Target
 class Run:
     """Decodes one request: iterate `tokens()` once, then read `outcome`.
 
-    lookup: proposes in the drafter's place where it has something better, as `policy` judges.
+    helper: proposes in the drafter's place where it has something better, as `policy` judges.
     """
 
     passes: Passes  # while `tokens` runs
@@ -43,13 +43,13 @@ class Run:
         policy: Policy,
         request: Request,
         timer: PhaseTimer,
-        lookup: Drafter | None = None,
+        helper: Drafter | None = None,
         prefix_cache: Prefixes | None = None,
     ) -> None:
         self.target, self.cache, self.timer, self.stats = target, cache, timer, RunStats()
         self.text = Committed(request, self.stats)
         self.sampler = Sampler(request, target.vocab_size)
-        self.drafting = Drafting(drafter, lookup, policy, self.text, cache.max_draft)
+        self.drafting = Drafting(drafter, helper, policy, self.text, cache.max_draft)
         self.prefix = PrefixStates(cache, self.drafting, request, prefix_cache)
 
     def tokens(self) -> Iterator[list[int]]:
@@ -142,8 +142,8 @@ class Run:
             self.timer.begin_round(0)
 
     def _commit(self, tokens: list[int], hidden: Hidden) -> list[int]:
-        """Append tokens up to the first that ends the run; return those kept. hidden: of the
-        position before each."""
+        """Append tokens up to the first that ends the run; return those kept. hidden: a row for
+        the position before each."""
         tokens = self.text.commit(tokens)
         self.sampler.commit(tokens)
         self.drafting.extend(tokens, {tap: rows[: len(tokens)] for tap, rows in hidden.items()})

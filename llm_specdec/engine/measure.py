@@ -56,12 +56,12 @@ def _passes(
     tokens = mx.arange(width) % target.vocab_size
 
     def run() -> object:
-        found = []
+        argmaxes = []
         for _ in range(n):
-            found.append(mx.argmax(target.forward(tokens, cache), axis=-1))
-            mx.async_eval(found[-1])
+            argmaxes.append(mx.argmax(target.forward(tokens, cache), axis=-1))
+            mx.async_eval(argmaxes[-1])
             cache.rollback(context)
-        return found, cache.arrays()  # a recurrent layer's way back is part of the price
+        return argmaxes, cache.arrays()  # a recurrent layer's way back is part of the price
 
     return run
 

@@ -10,11 +10,11 @@ from llm_specdec.engine.states import Entry
 
 @dataclass(frozen=True)
 class Outcome:
-    """All that a run gives but its tokens, however it ended.
+    """All that a run gives beside its tokens, however it ended.
 
     cached: prompt tokens whose states came from the prefix cache. reason: why the drafter is
     parked, or drafts as it does, where that needs saying. entries: makes the states worth
-    keeping; they take up to `state_bytes` each. None are worth it after a run that failed.
+    keeping, of up to `state_bytes` each; none after a run that failed.
     """
 
     stats: RunStats

@@ -36,7 +36,7 @@ class PhaseTimer:
 
     @contextlib.contextmanager
     def loading(self) -> Iterator[None]:
-        """Weights come into memory: counted in `load`, and no part of the run."""
+        """Around loading weights: the time counts as `load`, not as part of the run."""
         start = self._clock()
         yield
         gone = self._clock() - start
@@ -86,16 +86,16 @@ class PhaseTimer:
 
     def phases(self) -> dict[str, float]:
         """Seconds by phase, `other` closing the sum to `wall`."""
-        found = dict.fromkeys(("restore", "prefill", *ROUND_PHASES), 0.0)
+        phases = dict.fromkeys(("restore", "prefill", *ROUND_PHASES), 0.0)
         for name, seconds in self._before.items():
-            found[name] += seconds
+            phases[name] += seconds
         for length, rounds in self._split.items():
             total = sum(rounds.values())
             scale = 1 + self._unsplit[length] / total if total else 1.0
             for name, seconds in rounds.items():
-                found[name] += seconds * scale
-        found["other"] = max(0.0, self.wall - sum(found.values()))
-        return found
+                phases[name] += seconds * scale
+        phases["other"] = max(0.0, self.wall - sum(phases.values()))
+        return phases
 
     def _lap(self) -> float:
         now = self._clock()

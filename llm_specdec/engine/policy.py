@@ -105,32 +105,32 @@ class Acceptance:
         """history: (accepted, drafted) by position, of earlier runs."""
         self._prior = prior
         self._tested: list[float] = []
-        self._kept: list[float] = []
+        self._accepted: list[float] = []
         for accepted, drafted in history:
             weight = min(drafted, HISTORY_WEIGHT)
             self._tested.append(weight)
-            self._kept.append(weight * accepted / drafted if drafted else 0.0)
+            self._accepted.append(weight * accepted / drafted if drafted else 0.0)
 
     def update(self, drafted: int, accepted: int) -> None:
         missing = drafted - len(self._tested)
         self._tested += [0.0] * missing
-        self._kept += [0.0] * missing
+        self._accepted += [0.0] * missing
         self.fade(DECAY)
         for i in range(min(accepted + 1, drafted)):
             self._tested[i] += 1.0
-            self._kept[i] += i < accepted
+            self._accepted[i] += i < accepted
 
     def fade(self, factor: float) -> None:
         self._tested = [tested * factor for tested in self._tested]
-        self._kept = [kept * factor for kept in self._kept]
+        self._accepted = [accepted * factor for accepted in self._accepted]
 
     def expected(self, longest: int) -> list[float]:
         """Expected tokens of a round (bonus token included) for lengths 0 to `longest`."""
         tokens, reach, rate = [1.0], 1.0, self._prior
         for i in range(longest):
             tested = self._tested[i] if i < len(self._tested) else 0.0
-            kept = self._kept[i] if i < len(self._kept) else 0.0
-            rate = (kept + PRIOR_WEIGHT * rate) / (tested + PRIOR_WEIGHT)
+            accepted = self._accepted[i] if i < len(self._accepted) else 0.0
+            rate = (accepted + PRIOR_WEIGHT * rate) / (tested + PRIOR_WEIGHT)
             reach *= rate
             tokens.append(tokens[-1] + reach)
         return tokens

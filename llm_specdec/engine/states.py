@@ -1,8 +1,8 @@
 """States of target and drafter that outlive a run: an entry of the prefix cache, and its file.
 
 One convention for target and drafter. After committed tokens c[0..n] (n + 1 of them) the
-target's state covers the first n, and the drafter was told all n + 1: what its state holds of
-position n - 1 may depend on the token that follows. So an entry's `tokens` are c[0..n], and a
+target's state covers the first n, and the drafter knows all n + 1: its state at position
+n - 1 may depend on the token that follows. So an entry's `tokens` are c[0..n], and a
 prompt can use as many positions as it has tokens in common with them, less one. The last token
 of a prompt is therefore always read again, which gives the logits of the first token.
 

@@ -103,8 +103,8 @@ class Target:
 
     @functools.cached_property
     def _output_matrix(self) -> Any:
-        found = [m["lm_head"] for m in modules_of(self.model) if m.get("lm_head") is not None]
-        return found[0] if found else self._embedding
+        matrices = [m["lm_head"] for m in modules_of(self.model) if m.get("lm_head") is not None]
+        return matrices[0] if matrices else self._embedding
 
 
 def load(
@@ -131,8 +131,8 @@ def load(
         ArithmeticError,
     ) as error:
         # A config that lacks a field raises what it likes; a message may list every tensor.
-        said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        why = textwrap.shorten(said, 300, placeholder=" …")
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        why = textwrap.shorten(f"{kind}{error}", 300, placeholder=" …")
         raise UnsupportedError(f"mlx-lm cannot load {folder}: {why}") from error
     if bits:
         _quantise(model, bits, group_size)

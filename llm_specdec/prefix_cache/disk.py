@@ -48,7 +48,7 @@ class _File:
 class DiskTier:
     """`Tier` over the entries that `folder` has for `pairing`.
 
-    warn: told in words, but only once, why entries cannot be kept.
+    warn: called once, with the reason in words, where entries cannot be kept.
     """
 
     def __init__(self, folder: Folder, pairing: str, warn: Callable[[str], None]) -> None:
@@ -120,7 +120,7 @@ class DiskTier:
 
 
 def _listed(place: Path) -> list[str]:
-    """File names; os.listdir makes no object of each, and a lookup's time is waited for."""
+    """File names. os.listdir, because it is fast and the user waits for a lookup."""
     try:
         return os.listdir(place)  # noqa: PTH208
     except OSError:

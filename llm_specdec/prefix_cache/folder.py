@@ -150,8 +150,8 @@ class Folder:
         return gone
 
     def rename(self, old: str, new: str) -> None:
-        """Let the entries of one pairing be those of another, which has none. Raises
-        TimeoutError, OSError."""
+        """Give the entries of one pairing to another, which has none. Raises TimeoutError,
+        OSError."""
         if (self.root / old).is_dir():
             with files.locked(self.root):
                 (self.root / old).rename(self.root / new)

@@ -1,5 +1,5 @@
-"""Token sequences by their beginnings: sorted, so that the sequences with the longest beginning
-in common with a prompt stand beside the place where the prompt would stand itself."""
+"""Token sequences by their beginnings. They are sorted: the one that shares the longest
+beginning with a prompt is next to where the prompt itself would be."""
 
 from bisect import bisect_left, insort
 
@@ -29,16 +29,16 @@ class Index:
         """The sequence with the longest common beginning; None where nothing is in common."""
         at = bisect_left(self._sorted, prompt)
         beside = self._sorted[max(at - 1, 0) : at + 1]
-        found = max(beside, key=lambda tokens: common(tokens, prompt), default=())
-        return found if common(found, prompt) else None
+        nearest = max(beside, key=lambda tokens: common(tokens, prompt), default=())
+        return nearest if common(nearest, prompt) else None
 
     def whole(self, prompt: Tokens) -> Tokens | None:
         """The longest sequence that the prompt begins with (or equals)."""
-        while found := self._at_or_before(prompt):
-            same = common(found, prompt)
-            if same == len(found):
-                return found
-            # What is left to find begins as both do, and is no longer than that.
+        while before := self._at_or_before(prompt):
+            same = common(before, prompt)
+            if same == len(before):
+                return before
+            # Any other candidate is within what the two have in common.
             prompt = prompt[:same]
         return None
 

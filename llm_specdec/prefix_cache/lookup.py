@@ -11,8 +11,8 @@ LEAST = 32  # positions; reading fewer is no slower than restoring them
 
 
 class Tier(Protocol):
-    """One place that keeps entries. Never raises for what it holds or cannot hold: an entry that
-    is damaged is not there, one that does not fit is not put."""
+    """One place that keeps entries. Never raises: a damaged entry counts as absent, one that
+    does not fit is not kept."""
 
     def longest(self, key: Key, prompt: Sequence[int], beyond: int = 0) -> Found | None:
         """The entry with the most usable positions, its arrays in memory (evaluated); None
@@ -35,7 +35,7 @@ class PrefixCache:
 
     def longest(self, prompt: Sequence[int]) -> Found | None:
         """The entry with the most usable positions, the one in memory where both are equal.
-        What is found on disk is hot from then on."""
+        An entry read from disk is hot from then on."""
         most = len(prompt) - 1
         best = self.hot.longest(self.key, prompt, self.least - 1)
         beyond = best.length if best else self.least - 1

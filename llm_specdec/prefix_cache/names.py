@@ -2,7 +2,7 @@
 
     2150t-9c31…e4d0.safetensors      2,150 tokens; t: can be cut to any length, x: exact
 
-Behind the dash stand marks, 16 bits each of the CRC-32 of a prefix: the first 256 tokens, the
+The marks after the dash are 16 bits each of the CRC-32 of a prefix: the first 256 tokens, the
 first 512, …, all of them (`lengths`). A name only guides: the tokens inside are compared.
 """
 
@@ -39,8 +39,8 @@ def marks_of(tokens: Sequence[int]) -> Marks:
 
 def agreed(file: str, mark: Marks, length: int) -> int:
     """How many tokens the entry in `file` has in common with a sequence of `length` tokens, as
-    far as its marks tell. 0: no entry's name, or not worth opening, because it is exact and
-    would have to be there as a whole, or because less than an eighth of it is."""
+    far as its marks tell. 0 where it is not worth opening: no entry's name, an exact entry that
+    the sequence does not begin with as a whole, or less than about an eighth in common."""
     head, _, marks = file.partition("-")
     if not head[:-1].isdecimal():
         return 0
@@ -54,7 +54,7 @@ def agreed(file: str, mark: Marks, length: int) -> int:
 
 
 def covered(file: str, mark: Marks, length: int) -> bool:
-    """Whether an entry of these tokens stands for the one in `file`, which can be cut: see
+    """Whether an entry of these tokens can replace the one in `file`, which can be cut: see
     `covers`."""
     sure = agreed(file, mark, length)
     head, _, _ = file.partition("-")
@@ -62,8 +62,8 @@ def covered(file: str, mark: Marks, length: int) -> bool:
 
 
 def lengths(n: int) -> tuple[int, ...]:
-    """Of which prefixes of n tokens a name has marks: at most MARKS multiples of a power of
-    two, and n itself."""
+    """The lengths of prefixes of n tokens that a name has marks for: at most MARKS multiples of
+    a power of two, and n itself."""
     step = _step(n)
     return (*range(step, n, step), n)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def cache_for(
     session: "Session", pairing: str, kv_bits: int | None, warn: Callable[[str], None]
 ) -> "PrefixCache":
-    """What is kept for these weights. warn: told where entries cannot be written to disk.
+    """What is kept for these weights. warn: called where entries cannot be written to disk.
 
     Raises CheckpointError, RegistryError.
     """

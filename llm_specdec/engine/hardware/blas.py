@@ -55,20 +55,20 @@ def preload() -> Blas | None:
 
 def unused() -> str | None:
     """Why the library that the user named is not used, and what to do; None where it is."""
-    found = preload()
+    loaded = preload()
     named = os.environ.get(VARIABLE, "") not in ("", "off")
-    if named and found and not found.path:
-        return f"{VARIABLE} is not used: {found.reason}"
+    if named and loaded and not loaded.path:
+        return f"{VARIABLE} is not used: {loaded.reason}"
     return None
 
 
 def candidates() -> Iterator[str]:
     """Libraries worth trying, fastest first; threaded builds before serial ones."""
     environment = Path(sys.prefix, "lib")
-    found = [*packaged_mkl(), *environment.glob("libmkl_rt.so.*")]
-    found += [*environment.glob("libopenblas.so.0")]
-    found += [*Path("/usr/lib").glob("*/openblas-pthread/libopenblas.so.0")]
-    yield from dict.fromkeys(str(path.resolve()) for path in found if path.is_file())
+    paths = [*packaged_mkl(), *environment.glob("libmkl_rt.so.*")]
+    paths += [*environment.glob("libopenblas.so.0")]
+    paths += [*Path("/usr/lib").glob("*/openblas-pthread/libopenblas.so.0")]
+    yield from dict.fromkeys(str(path.resolve()) for path in paths if path.is_file())
     # Names without a folder go through the system's loader: Fedora's threaded build, the usual.
     yield from ("libopenblasp.so.0", "libopenblas.so.0")
 

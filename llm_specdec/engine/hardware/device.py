@@ -23,10 +23,10 @@ def memory_limit(resident: int = 0) -> int | None:
     """
     if mx.default_device().type != mx.DeviceType.gpu:
         return None
-    found = info()
-    if limit := found.get("max_recommended_working_set_size"):
+    device = info()
+    if limit := device.get("max_recommended_working_set_size"):
         return int(limit)
-    free, total = found.get("free_memory"), found.get("total_memory")
+    free, total = device.get("free_memory"), device.get("total_memory")
     if free is None:
         return None if total is None else int(total)
     usable = int(free) + resident + int(mx.get_cache_memory())

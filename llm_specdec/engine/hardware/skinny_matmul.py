@@ -42,8 +42,8 @@ class ThinEmbedding(Embedding):
 def rearrange(model: Module) -> None:
     """Give the plain matrices of this one loaded model the faster product, where it is one: with
     MKL on the CPU, in float32. Quantised and 16-bit matrices do not go through BLAS."""
-    found = blas.preload()
-    if found is None or found.name != "mkl" or mx.default_device().type != mx.DeviceType.cpu:
+    library = blas.preload()
+    if library is None or library.name != "mkl" or mx.default_device().type != mx.DeviceType.cpu:
         return
     classes: dict[type, type[Module]] = {Linear: SkinnyLinear, Embedding: ThinEmbedding}
     for module in modules_of(model):

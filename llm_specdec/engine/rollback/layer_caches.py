@@ -67,8 +67,8 @@ class Attention:
 
     def state(self) -> list[mx.array]:
         rows = self._rows()
-        held = [mx.contiguous(array[..., rows, :]) for array in self.arrays()]
-        return held or [mx.zeros((0,))] * self.width
+        arrays = [mx.contiguous(array[..., rows, :]) for array in self.arrays()]
+        return arrays or [mx.zeros((0,))] * self.width
 
     def trims(self, length: int) -> bool:
         return True

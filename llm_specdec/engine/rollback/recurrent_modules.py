@@ -28,10 +28,10 @@ def recurrent_modules_of(
 
     def watch(module: Module) -> Callable[[], None]:
         def note(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-            for i, found in owners.items():
+            for i, modules in owners.items():
                 # Inner calls end first: a module around an owner is not one itself.
-                if receives(caches[i], args, kwargs) and not _around(module, found):
-                    found.append(module)
+                if receives(caches[i], args, kwargs) and not _around(module, modules):
+                    modules.append(module)
 
         return observe(module, note)
 
@@ -47,7 +47,7 @@ def recurrent_modules_of(
     finally:
         for remove in removers:
             remove()
-    if missing := [i for i, found in owners.items() if not found]:
+    if missing := [i for i, modules in owners.items() if not modules]:
         raise UnsupportedError(
             f"this target keeps an {type(caches[missing[0]]).__name__} in a way that cannot be "
             "rolled back after a rejected draft token: use another target"
@@ -59,6 +59,6 @@ def _takes_cache(module: Module) -> bool:
     return "cache" in inspect.signature(type(module).__call__).parameters
 
 
-def _around(module: Module, found: list[Module]) -> bool:
+def _around(module: Module, modules: list[Module]) -> bool:
     inside = {id(m) for m in modules_of(module)}
-    return any(id(m) in inside for m in found)
+    return any(id(m) in inside for m in modules)
