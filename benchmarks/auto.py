@@ -45,7 +45,8 @@ def engines(lane: str, lengths: Sequence[int]) -> dict[str, Engine]:
     """The plain one, one for each length, and `auto`, each with a drafter of its own."""
     adaptive = session(lane)
     found = {"none": ours(smol())} | {str(k): ours(session(lane), k) for k in lengths}
-    return found | {"auto": ours(adaptive, "auto", costs=adaptive.costs())}
+    costs = adaptive.costs(dict(adaptive.measure()))
+    return found | {"auto": ours(adaptive, "auto", costs=costs)}
 
 
 def row(

@@ -73,7 +73,9 @@ def measure(count: int, runs: int, max_tokens: int) -> dict[str, Ratios]:
 
 def _engine(lane: str) -> Engine:
     session = smol(lane, FOLDERS.get(lane, "smollm2"))
-    return ours(session) if lane == "none" else ours(session, "auto", costs=session.costs())
+    if lane == "none":
+        return ours(session)
+    return ours(session, "auto", costs=session.costs(dict(session.measure())))
 
 
 def draw(texts: Mapping[str, Ratios]) -> Figure:

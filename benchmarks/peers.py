@@ -72,7 +72,7 @@ def auto(kind: str, temperature: float = 0.0) -> Engine:
 
 @functools.cache
 def costs_of(loaded: Session) -> Any:
-    return loaded.costs()
+    return loaded.costs(dict(loaded.measure()))
 
 
 def engines(suite: str, lengths: Sequence[int]) -> dict[str, Engine]:

@@ -25,7 +25,8 @@ class Plan:
     files of its own; `reads` as the registry's head table says.
 
     settings: the value of every setting; sources: where it was said, in words for messages.
-    costs: whether what rounds cost is asked for and, where nothing is stored, measured.
+    costs: whether what rounds cost is asked for and, where nothing is stored, measured before
+    the answer or afterwards.
     prior: (accepted, drafted) by position in a draft, of earlier runs.
     keeps_on_disk: whether states of this prompt may be written to the prefix cache's folder.
     keep_alive: seconds that a resident worker keeps the weights afterwards; 0: there is none,
@@ -45,7 +46,7 @@ class Plan:
     sources: Mapping[str, str]
     deviations: tuple[Mapping[str, Any], ...]
     seed: int
-    costs: Literal["none", "stored", "measured"] = "none"
+    costs: Literal["none", "stored", "measured", "afterwards"] = "none"
     prior: tuple[tuple[int, int], ...] = ()
     keeps_on_disk: bool = False
     keep_alive: float | None = 0.0
@@ -129,15 +130,16 @@ def effective(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _costs(values: Mapping[str, Any]) -> Literal["none", "stored", "measured"]:
-    """Costs are for a draft length that adapts to them. Measuring takes seconds, which a short
-    answer does not win back; with a seed of the user's own it is done all the same, as the text
-    must not depend on what ran before."""
+def _costs(values: Mapping[str, Any]) -> Literal["none", "stored", "measured", "afterwards"]:
+    """Costs are for a draft length that adapts to them. Where they are not known, they are
+    measured after the answer, if it is not a short one, for those to come; with a seed of the
+    user's own before it, as the text must not depend on what ran before."""
     if values["draft_tokens"] != "auto":
         return "none"
-    longest, seeded = values["max_tokens"], values["seed"] is not None
-    worth = seeded or longest is None or longest >= WORTH_MEASURING
-    return "measured" if worth else "stored"
+    if values["seed"] is not None:
+        return "measured"
+    longest = values["max_tokens"]
+    return "afterwards" if longest is None or longest >= WORTH_MEASURING else "stored"
 
 
 def _folder(path_or_repo: str) -> str:

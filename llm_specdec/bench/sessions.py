@@ -175,7 +175,7 @@ class Sessions:
         local.admit(plan, self._max_tokens)
         session = shown(local.load(plan))
         self._load_ms[config] = 1000 * (time.perf_counter() - start)
-        costs = shown(local.round_costs(plan, session), tell=lambda text: None)
+        costs = shown(local.round_costs(plan, session, waits=True), tell=lambda text: None)
         self._loaded[config] = local.Loaded(session, costs)
 
     def _run(

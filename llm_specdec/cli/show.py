@@ -80,7 +80,7 @@ def _show_costs(pairing: Pairing, anew: bool, as_json: bool) -> None:
     local.admit(ready, 0)
     with progress(f"loading {pairing.name}") as change:
         session = shown(local.load(ready), tell=change)
-        found = shown(local.round_costs(ready, session, anew), tell=change)
+        found = shown(local.round_costs(ready, session, anew, waits=True), tell=change)
     if found is None:
         raise UsageError(f"what {pairing.name} costs could not be measured on this machine")
     if as_json:

@@ -1,6 +1,6 @@
 """Measure what verify passes and drafts cost on this machine, in a few seconds."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import mlx.core as mx
@@ -26,26 +26,47 @@ class Loaded(Protocol):
     drafter: Drafter | None
 
 
-def measure(loaded: Loaded, drafts: int, longest: int, kv_bits: int | None = None) -> Costs:
+def measure(
+    loaded: Loaded,
+    drafts: int,
+    longest: int,
+    kv_bits: int | None = None,
+    known: Mapping[str, Curve] | None = None,
+) -> Iterator[tuple[str, Curve]]:
     """Time drafts of up to `drafts` tokens (0: they cost nothing), and greedy verify passes over
     up to `longest` draft tokens (a helper may propose more than the drafter), at a short and a
-    long context.
+    long context. Yields the name and the curve of each part as it is measured; `known` parts
+    are left out. `costs` puts them together.
 
     Timings are of this moment: on a busy machine they are worth repeating.
     """
     target, drafter = loaded.target, loaded.drafter
-    contexts = (CONTEXTS[0], min(CONTEXTS[1], max(target.context - 64, CONTEXTS[0] + 1)))
-    verify, draft = [], []
-    for context, widths in zip(contexts, (WIDTHS, FAR_WIDTHS), strict=True):
+    for place, context in enumerate(contexts(target)):
+        wanted = [f"verify {place}"] + [f"draft {place}"] * (drafter is not None and drafts > 0)
+        if not (missing := [part for part in wanted if part not in (known or {})]):
+            continue
         cache = _filled(target, context, kv_bits, longest)
-        widest = [*(width for width in widths if width <= longest), longest + 1]
-        verify.append(_verify_curve(target, cache, context, widest))
-        if drafter is not None and drafts:
-            draft.append(_draft_curve(target, drafter, cache, context, drafts))
+        widths = [width for width in (WIDTHS, FAR_WIDTHS)[place] if width <= longest]
+        for part in missing:
+            if part == f"verify {place}":
+                yield part, _verify_curve(target, cache, context, [*widths, longest + 1])
+            elif drafter is not None:
+                yield part, _draft_curve(target, drafter, cache, context, drafts)
+
+
+def contexts(target: Target) -> tuple[int, int]:
+    """The short and the long context, in tokens, of a target that may know no long ones."""
+    return CONTEXTS[0], min(CONTEXTS[1], max(target.context - 64, CONTEXTS[0] + 1))
+
+
+def costs(loaded: Loaded, parts: Mapping[str, Curve]) -> Costs:
+    """What all parts of `measure` come to. Raises KeyError where one is missing."""
+    drafter = loaded.drafter
+    drafts = drafter is not None and "draft 0" in parts
     return Costs(
-        contexts,
-        (verify[0], verify[1]),
-        {drafter.kind: (draft[0], draft[1])} if drafter and draft else {},
+        contexts(loaded.target),
+        (parts["verify 0"], parts["verify 1"]),
+        {drafter.kind: (parts["draft 0"], parts["draft 1"])} if drafter and drafts else {},
     )
 
 

@@ -1,7 +1,7 @@
 """A target with its drafter in memory: the one door to the engine."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ import mlx.core as mx
 from llm_specdec.constraints import grammar as grammars
 from llm_specdec.constraints.forced_completion import TokenTable
 from llm_specdec.constraints.grammar import GrammarConstraint
-from llm_specdec.engine.costs import Costs
+from llm_specdec.engine import measure
+from llm_specdec.engine.costs import Costs, Curve
 from llm_specdec.engine.drafter import Drafter
 from llm_specdec.engine.loop import Run
-from llm_specdec.engine.measure import measure
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.policy import ALONE, Auto, Fixed, Limits, Policy
 from llm_specdec.engine.request import Request
@@ -117,10 +117,21 @@ class Session:
                 f"ids end at {self.target.vocab_size - 1}"
             )
 
-    def costs(self, kv_bits: int | None = None) -> Costs:
-        """Measure rounds on this machine; takes a few seconds."""
-        drafts = self.limits.own if self.limits.timed else 0
-        return measure(self, drafts, self.longest, kv_bits)
+    def measure(
+        self, kv_bits: int | None = None, known: Mapping[str, Curve] | None = None
+    ) -> Iterator[tuple[str, Curve]]:
+        """Measure rounds on this machine, a part at a time; `known` parts are left out."""
+        yield from measure.measure(self, self._timed, self.longest, kv_bits, known)
+
+    def costs(self, parts: Mapping[str, Curve]) -> Costs | None:
+        """What the parts of `measure` come to; None while some are missing."""
+        names = 2 if self._timed and self.drafter else 1
+        return measure.costs(self, parts) if len(parts) == 2 * names else None
+
+    @property
+    def _timed(self) -> int:
+        """The longest draft whose costs are measured; 0: drafts cost nothing."""
+        return self.limits.own if self.limits.timed else 0
 
     @property
     def longest(self) -> int:

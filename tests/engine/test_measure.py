@@ -11,7 +11,6 @@ from llm_specdec.drafters.model.drafter import ModelDrafter
 from llm_specdec.engine import costs
 from llm_specdec.engine import measure as measuring
 from llm_specdec.engine.costs import timed
-from llm_specdec.engine.measure import measure
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.target import Target
 from tests.support.simulated_device import Device
@@ -33,7 +32,12 @@ def test_every_width_and_length_is_measured_and_the_model_left_as_it_was(family)
     target = Target(*zoo.build(family))
     target.config["max_position_embeddings"] = 256
     drafter = ModelDrafter(target, target.vocab_size)
-    costs = measure(SimpleNamespace(target=target, drafter=drafter), drafts=4, longest=6)
+    loaded = SimpleNamespace(target=target, drafter=drafter)
+    parts = dict(measuring.measure(loaded, drafts=4, longest=6))
+    assert list(parts) == ["verify 0", "draft 0", "verify 1", "draft 1"]
+    known = {part: parts[part] for part in ("verify 0", "draft 0", "verify 1")}
+    assert [part for part, _ in measuring.measure(loaded, 4, 6, known=known)] == ["draft 1"]
+    costs = measuring.costs(loaded, parts)
     assert [set(curve) for curve in costs.verify] == [{1, 2, 3, 4, 5, 7}, {1, 2, 4, 7}]
     assert all(min(curve.values()) > 0 for curve in costs.verify)
     assert [set(curve) for curve in costs.draft["model"]] == [{1, 2, 4}] * 2

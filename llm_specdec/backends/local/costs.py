@@ -1,18 +1,21 @@
 """Measured round costs, kept beside the registry in specdec/costs.json.
 
-Measured on first use and then only read, so that a run's draft lengths never depend on the
+Measured after the first answer and then only read, so that a run's draft lengths never depend on the
 clock; `llm specdec show NAME --recalibrate` measures anew.
 """
 
 import json
+import math
+import time
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import llm
 
 from llm_specdec import checkpoint, files
-from llm_specdec.engine.costs import Costs
+from llm_specdec.engine.costs import Costs, Curve
 from llm_specdec.engine.hardware import device
 from llm_specdec.engine.session import Session
 
@@ -36,15 +39,42 @@ def stored(session: Session, kv_bits: int | None = None, path: Path | None = Non
 
 
 def measured(
-    session: Session, kv_bits: int | None = None, path: Path | None = None
+    session: Session,
+    kv_bits: int | None = None,
+    path: Path | None = None,
+    anew: bool = False,
+    seconds: float = math.inf,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> Costs | None:
-    """Measure, which takes a few seconds, and store; None where that failed."""
+    """Measure, which takes a few seconds, and store.
+
+    seconds: begin no further part after so long; the next call goes on where this one stopped.
+    None where parts are missing: it failed, took too long or was cancelled.
+    """
+    path, key = path or default_path(), _key(session, kv_bits)
+    parts = {} if anew else _parts(_read(path).get(f"{key} parts"))
+    start = time.monotonic()
     try:
-        found = session.costs(kv_bits)
+        for name, curve in session.measure(kv_bits, parts):
+            parts[name] = curve
+            if cancelled() or time.monotonic() - start > seconds:
+                break
+        found = session.costs(parts)
     except (RuntimeError, ValueError):  # mlx: out of memory, an operation the device lacks
         return None
-    _write(path or default_path(), _key(session, kv_bits), found.as_json())
+    _write(path, key, found, parts)
     return found
+
+
+def _parts(stored: object) -> dict[str, Curve]:
+    """What an earlier call measured; nothing where it is not as we write it."""
+    try:
+        return {
+            str(name): {int(x): float(seconds) for x, seconds in curve.items()}
+            for name, curve in cast(dict[str, Any], stored or {}).items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        return {}
 
 
 def _key(session: Session, kv_bits: int | None) -> str:
@@ -73,11 +103,17 @@ def _read(path: Path) -> dict[str, Any]:
     return stored if isinstance(stored, dict) else {}
 
 
-def _write(path: Path, key: str, costs: dict[str, Any]) -> None:
-    """Keep the costs; a folder that cannot be written only means measuring again."""
+def _write(path: Path, key: str, found: Costs | None, parts: Mapping[str, Curve]) -> None:
+    """Keep the costs, or the parts of them; a folder that cannot be written only means measuring
+    again."""
     try:
         with files.locked(path):
-            stored = {**_read(path), key: costs}
+            stored = _read(path)
+            stored.pop(f"{key} parts", None)
+            if found:
+                stored[key] = found.as_json()
+            elif parts:
+                stored[f"{key} parts"] = parts
             files.replace(path, json.dumps(stored, indent=1).encode("utf-8"))
     except OSError:
         pass

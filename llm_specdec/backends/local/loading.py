@@ -15,6 +15,9 @@ from llm_specdec.engine.session import Session, Weights
 from llm_specdec.prefix_cache import process
 from llm_specdec.prefix_cache.lookup import PrefixCache
 
+SLACK = 1.5  # seconds after an answer, in which measuring goes on with a further part
+MEASURING = Notice("progress", "measuring what drafts cost on this machine, once")
+
 
 @dataclass(frozen=True)
 class Loaded:
@@ -57,17 +60,31 @@ def load(plan: Plan) -> Generator[Notice, None, Session]:
 
 
 def round_costs(
-    plan: Plan, session: Session, anew: bool = False
+    plan: Plan,
+    session: Session,
+    anew: bool = False,
+    waits: bool = False,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> Generator[Notice, None, Costs | None]:
-    """What rounds cost here, as far as the plan asks for it; `anew`: measured in any case."""
+    """What rounds cost here, as far as the plan asks for it. anew: measured in any case; waits:
+    measured now where the plan would do it after an answer."""
     if plan.costs == "none":
         return None
     kv_bits = plan.settings["kv_bits"]
     stored = None if anew else costs.stored(session, kv_bits)
-    if stored or not (anew or plan.costs == "measured"):
+    now = anew or plan.costs == "measured" or (waits and plan.costs == "afterwards")
+    if stored or not now:
         return stored
-    yield Notice("progress", "measuring what drafts cost on this machine, once")
-    return costs.measured(session, kv_bits)
+    yield MEASURING
+    return costs.measured(session, kv_bits, anew=anew, cancelled=cancelled)
+
+
+def measure_on(
+    plan: Plan, session: Session, cancelled: Callable[[], bool]
+) -> Generator[Notice, None, None]:
+    """After an answer whose costs were not known: measure some of them, for the next one."""
+    yield MEASURING
+    costs.measured(session, plan.settings["kv_bits"], seconds=SLACK, cancelled=cancelled)
 
 
 def prefix_cache(plan: Plan, session: Session, warn: Callable[[str], None]) -> PrefixCache | None:

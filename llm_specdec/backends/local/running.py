@@ -40,10 +40,12 @@ def execute(plan: Plan, request: Request, cancelled: Callable[[], bool]) -> Iter
         session = yield from loading.load(plan)
         if prepared.grammar is not None:
             session.token_table  # noqa: B018  read here, while loading is timed
-        costs = yield from loading.round_costs(plan, session)
+        costs = yield from loading.round_costs(plan, session, cancelled=cancelled)
         loaded = Loaded(session, costs, loading.prefix_cache(plan, session, warnings.append))
     yield from _run(loaded, plan, request, prepared, timer, cancelled)
     yield from (Notice("warning", text) for text in warnings)
+    if plan.costs == "afterwards" and costs is None and not cancelled():
+        yield from loading.measure_on(plan, session, cancelled)
 
 
 def decode(

@@ -1,5 +1,6 @@
 """Costs are measured once and then only read; a spoilt file is measured over."""
 
+import json
 import stat
 from dataclasses import replace
 from types import SimpleNamespace
@@ -23,13 +24,20 @@ class Loaded:
         self.weights = Weights(folder, "lookup")
         self.longest = 3
         self.measured = 0
+        self.parts: list[str] = []
         self.outcome = outcome
 
-    def costs(self, kv_bits):
+    def measure(self, kv_bits, known):
         self.measured += 1
-        if isinstance(self.outcome, Exception):
-            raise self.outcome
-        return self.outcome
+        for part in ("verify 0", "verify 1"):
+            if isinstance(self.outcome, Exception):
+                raise self.outcome
+            if part not in known:
+                self.parts.append(part)
+                yield part, CURVE
+
+    def costs(self, parts):
+        return self.outcome if len(parts) == 2 else None
 
 
 @pytest.fixture
@@ -88,3 +96,25 @@ def test_failure_to_measure_is_no_error(path, loaded):
     loaded.outcome = RuntimeError("out of memory")
     assert found(loaded) == (None, True)
     assert not path.exists()
+
+
+def test_measuring_after_an_answer_goes_on_where_it_stopped(loaded, path):
+    assert found(loaded, asked="afterwards") == (None, False)
+    for n in (1, 2):
+        assert loaded.parts == ["verify 0", "verify 1"][: n - 1]
+        costs.measured(loaded, seconds=-1)
+    assert loaded.parts == ["verify 0", "verify 1"]
+    assert found(loaded, asked="afterwards") == (MEASURED, False)
+    assert list(json.loads(path.read_text())) == [costs._key(loaded, None)]
+
+
+def test_a_cancelled_measurement_gives_no_costs(loaded, path):
+    assert costs.measured(loaded, cancelled=lambda: True) is None
+    assert costs.stored(loaded) is None
+
+
+def test_who_waits_for_figures_has_them_measured_at_once(loaded):
+    pairing = Pairing("p", ".", drafter="lookup", kind="lookup")
+    planned = plan(pairing, None, resolve(pairing, None, options={}))
+    assert planned.costs == "afterwards"
+    assert shown(round_costs(planned, loaded, waits=True), lambda text: None) == MEASURED
