@@ -150,7 +150,7 @@ def test_a_path_is_never_asked_from_the_hub(name, no_network):
 def test_what_the_system_takes_for_no_path_is_one_line(name, no_network):
     with pytest.raises(HubError) as caught:
         hub.locate(name)
-    assert name in one_line(caught)
+    assert name[:700] in one_line(caught)  # a longer message loses its middle
 
 
 def test_a_card_that_may_not_be_read_is_one_line(tmp_path, monkeypatch):

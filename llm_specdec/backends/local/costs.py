@@ -1,7 +1,7 @@
 """Measured round costs, kept beside the registry in specdec/costs.json.
 
-Measured after the first answer and then only read, so that a run's draft lengths never depend on the
-clock; `llm specdec show NAME --recalibrate` measures anew.
+Measured after the first answer and then only read, so that a run's draft lengths never depend
+on the clock; `llm specdec show NAME --recalibrate` measures anew.
 """
 
 import json

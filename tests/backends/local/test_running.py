@@ -104,12 +104,17 @@ def test_what_a_schema_came_to_is_in_the_result(planned):
 
 
 def test_a_cancelled_run_ends_within_a_round_and_has_its_result(planned):
-    rounds = itertools.count(1)
+    texts: list[Text] = []
+    found = None
     alone = planned(max_tokens=400, draft=False)
-    found = result(execute(alone, asked("loop"), lambda: next(rounds) == 5))
-    assert found.finish_reason == "interrupted"
-    assert 0 < len(found.completion_ids) <= 5  # a round reads the prompt
-    assert next(rounds) == 6
+    for event in execute(alone, asked("loop"), lambda: len(texts) >= 4):
+        match event:
+            case Text():
+                texts.append(event)
+            case Result():
+                found = event
+    assert found and found.finish_reason == "interrupted"
+    assert len(texts) == 4 and 4 <= len(found.completion_ids) <= 6  # one of them is held back
 
 
 @pytest.mark.parametrize(
