@@ -92,11 +92,12 @@ def make_private(path: Path) -> None:
     stays. Raises OSError."""
     make_folder(path.parent)
     with contextlib.suppress(FileExistsError):
-        os.close(_made(path))
+        os.close(created(path))
 
 
-def _made(path: Path) -> int:
-    """A descriptor of a new file. Raises FileExistsError for whatever is there, links too."""
+def created(path: Path) -> int:
+    """A descriptor of a new file for its owner alone. Raises FileExistsError for whatever is
+    there, links too."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     os.fchmod(descriptor, 0o600)
     return descriptor
@@ -141,7 +142,7 @@ def replace(path: Path, data: bytes) -> None:
     """
     _sweep(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = _made(temporary)
+    descriptor = created(temporary)
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 (a descriptor has no path)
             os.fchmod(descriptor, _mode_of(path))

@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import json
 import os
+import stat
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from llm_specdec import files
 from llm_specdec.engine import states
 from llm_specdec.engine.states import DAMAGED, Entry, Found
 from llm_specdec.prefix_cache import names
@@ -122,6 +124,8 @@ class DiskTier:
 def _listed(place: Path) -> list[str]:
     """File names. os.listdir, because it is fast and the user waits for a lookup."""
     try:
+        if place.is_symlink() or place.parent.is_symlink():
+            return []
         return os.listdir(place)  # noqa: PTH208
     except OSError:
         return []
@@ -131,7 +135,7 @@ def _open(path: Path, key: Key, stack: contextlib.ExitStack) -> _File | None:
     """The file, kept open by `stack`; None where it is gone, or is no entry of this key and is
     removed."""
     try:
-        file = stack.enter_context(path.open("rb"))
+        file = stack.enter_context(files.opened(path))
     except OSError:
         return None
     try:
@@ -173,10 +177,10 @@ def read_head(file: BinaryIO) -> tuple[dict[str, str], tuple[int, ...]]:
 def _touch(path: Path) -> bool:
     """Say that the entry was used just now; False where there is none."""
     try:
-        os.utime(path)
+        os.utime(path, follow_symlinks=False)
+        return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
         return False
-    return True
 
 
 def _remove(path: Path) -> None:

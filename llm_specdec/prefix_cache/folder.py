@@ -3,6 +3,8 @@
     ROOT/PAIRING/KEY/ENTRY.safetensors     an entry; KEY is 32 hex digits
     ROOT/PAIRING/KEY/.ENTRY.new            being written, or left behind by a killed process
 
+ROOT may be a link; a link below it is followed by nobody.
+
 Folders are 0700 and files 0600: they hold what was said. Nothing is written or evicted without
 the lock, so that several processes together stay within the cap, and a half-written file that
 is seen under the lock belongs to nobody. Readers take no lock: a file that is evicted while it
@@ -10,6 +12,7 @@ is read stays readable. Everything else in the folder is counted and never touch
 """
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -92,8 +95,9 @@ class Folder:
     def contents(self, onerror: Callable[[OSError], None] | None = None) -> Contents:
         """What is there. onerror: told of folders that cannot be read; they count as empty."""
         contents = Contents()
-        for folder, _, names in os.walk(self.root, onerror=onerror):
-            for name in names:
+        for folder, inner, names in os.walk(self.root, onerror=onerror):
+            links = [name for name in inner if Path(folder, name).is_symlink()]
+            for name in (*names, *links):
                 with contextlib.suppress(OSError):  # gone meanwhile
                     self._sort(Path(folder, name), contents)
         return contents
@@ -122,11 +126,12 @@ class Folder:
         Raises: NoRoom, TimeoutError where another process holds the lock, OSError (disk full,
         read only, …); then nothing is left behind.
         """
-        self._make_folder(self.root)
+        files.make_folder(self.root.parent)
+        files.make_folder(self.root)  # or a link to another disk
         with files.locked(self.root):
             self._make_room(size, instead_of)
             for folder in (path.parent.parent, path.parent):
-                self._make_folder(folder)
+                _make_folder(folder)
             _write(path, write)
             for old in instead_of:
                 old.unlink(missing_ok=True)
@@ -194,9 +199,11 @@ class Folder:
 
         yield from sorted(entries, key=rank)
 
-    def _make_folder(self, folder: Path) -> None:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
+
+def _make_folder(folder: Path) -> None:
+    files.make_folder(folder)
+    if folder.is_symlink():
+        raise NotADirectoryError(errno.ENOTDIR, f"{folder.name} in it is a link", str(folder))
 
 
 def _raise(error: OSError) -> None:
@@ -206,7 +213,7 @@ def _raise(error: OSError) -> None:
 def _write(path: Path, write: Callable[[BinaryIO], None]) -> None:
     new = path.with_name(f".{path.name}.new")
     try:
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = files.created(new)
         with open(descriptor, "wb") as file:  # noqa: PTH123 (a descriptor has no path)
             write(file)
             file.flush()

@@ -332,3 +332,32 @@ def test_a_cap_of_nothing_writes_nothing_and_is_told_unless_it_was_asked_for(
         tier.put(KEY, entry(tokens))
     assert (files_of(tier), len(warnings)) == ([], told)
     assert not told or "the prefix cache there is off (a test)" in warnings[0]
+
+
+def test_a_folder_in_the_place_of_an_entry_is_one_warning(tmp_path, tier, warnings):
+    one = entry(range(40))
+    (tmp_path / "cache" / "p" / KEY.digest[:32] / name_of(one.tokens, one.exact)).mkdir(
+        parents=True
+    )
+    tier.put(KEY, one)
+    tier.put(KEY, entry(range(50)))
+    assert tier.longest(KEY, range(40)) is None
+    (warning,) = warnings
+    assert warning.endswith("cannot be written: Is a directory")
+
+
+def test_nothing_is_read_or_removed_through_a_link(tmp_path, tier, warnings):
+    tier.put(KEY, entry(range(40)))
+    ours, elsewhere = tmp_path / "cache" / "p", tmp_path / "elsewhere"
+    ours.rename(elsewhere)
+    ours.symlink_to(elsewhere)
+    assert tier.longest(KEY, range(40)) is None
+    assert len(list(elsewhere.rglob("*.safetensors"))) == 1
+
+
+def test_a_pipe_named_like_an_entry_is_no_entry(tmp_path, tier):
+    one = entry(range(40))
+    place = tmp_path / "cache" / "p" / KEY.digest[:32]
+    place.mkdir(parents=True)
+    os.mkfifo(place / name_of(one.tokens, one.exact))
+    assert tier.longest(KEY, range(40)) is None

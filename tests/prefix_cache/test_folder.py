@@ -41,6 +41,42 @@ def test_what_is_written_is_private(root):
     assert {p.stat().st_mode & 0o777 for p in (root, root / "p", root / "p" / KEY)} == {0o700}
 
 
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_link_below_the_root_is_refused_and_counted(root, tmp_path, level):
+    folder, elsewhere = capped(root, 1000), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "theirs").write_bytes(b"x" * 10_000)
+    link = root / "p" / KEY if level else root / "p"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    with pytest.raises(NotADirectoryError, match="is a link"):
+        keep(folder, 1)
+    assert [path.name for path in elsewhere.iterdir()] == ["theirs"]
+    lock = (root.parent / "cache.lock").lstat().st_size
+    assert lock == 0
+    assert folder.contents().foreign == [link.lstat().st_size]
+
+
+def test_the_root_may_be_a_link(root, tmp_path):
+    (tmp_path / "disk").mkdir()
+    root.parent.mkdir()
+    root.symlink_to(tmp_path / "disk")
+    folder = capped(root, 1000)
+    keep(folder, 1)
+    assert numbers(folder) == [1]
+
+
+def test_all_of_it_is_private_whatever_the_umask(root):
+    before = os.umask(0)
+    try:
+        keep(capped(root, 1000), 1)
+    finally:
+        os.umask(before)
+    made = [root.parent, *root.parent.rglob("*")]
+    assert {path.stat().st_mode & 0o777 for path in made if path.is_dir()} == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in made if path.is_file()} == {0o600}
+
+
 def test_the_least_recently_used_go_until_the_new_one_fits(root):
     folder = capped(root, 300)
     for number in (1, 2, 3):
