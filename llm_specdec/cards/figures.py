@@ -262,4 +262,4 @@ def _counts(text: str, match: re.Match[str]) -> bool:
     numbered = pattern(r"«figures.numbered»\s*$").search(
         text[max(0, match.start() - 30) : match.start()]
     )
-    return bool(numbered or pattern(r"\s*[-–]?\s*«figures.counts»").match(text, match.end()))
+    return bool(numbered or pattern(r"\s*+[-–]?\s*+«figures.counts»").match(text, match.end()))

@@ -164,7 +164,7 @@ def _runnable(model_type: str) -> bool:
     """Does mlx-lm have a model file for the type? Looked up on disk, nothing is imported."""
     name = _SAME_AS.get(model_type, model_type)
     spec = importlib.util.find_spec("mlx_lm")
-    if not name.replace("_", "a").replace("-", "a").isalnum() or spec is None:
+    if spec is None or len(name) > 99 or not name.replace("_", "a").replace("-", "a").isalnum():
         return False
     places = spec.submodule_search_locations or []
     return any((Path(place) / "models" / f"{name}.py").is_file() for place in places)

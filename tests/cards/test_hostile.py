@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from llm_specdec.cards import read, reader, rules
+from llm_specdec.cards import figures, read, reader, rules
 from llm_specdec.cards.reader import MOST, read_text
 from llm_specdec.cards.words import words
 
@@ -35,6 +35,20 @@ def test_a_megabyte_of_anything_is_read_in_time(piece, around):
     start = time.process_time()
     card(around + piece * (SIZE // len(piece)))
     assert time.process_time() - start < 10  # linear: under 2 s; quadratic: minutes
+
+
+def test_a_run_of_marks_is_looked_at_once():
+    start = time.process_time()
+    card("We recommend temperature 0.6 " + "*" * 100_000 + " x")
+    assert time.process_time() - start < 10
+
+
+def test_a_gap_after_a_figure_is_looked_at_once():
+    text = "7" + " " * 50_000 + "x"  # where settings and their values were blanked
+    start = time.process_time()
+    (figure,) = figures.NUMBERS.finditer(text)
+    assert not figures._counts(text, figure)
+    assert time.process_time() - start < 2
 
 
 def test_only_so_many_statements_are_judged_and_the_rest_is_shown(monkeypatch):

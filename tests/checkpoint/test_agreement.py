@@ -44,6 +44,10 @@ def test_a_config_that_its_tensors_belie_is_one_line(tmp_path, config, words):
     refused(write_model(tmp_path, config), words)
 
 
+def test_a_model_type_longer_than_a_file_name_is_an_unknown_one(tmp_path):
+    assert not recognise.read(write_model(tmp_path, model_type="x" * 1000)).runnable
+
+
 def test_packed_matrices_are_as_wide_as_the_model(tmp_path):
     packing = {"quantization": {"bits": 4, "group_size": 32}}
     assert recognise.read(write_model(tmp_path, packing, quantise(trunk()))).hidden_size == 64
