@@ -112,14 +112,7 @@ def render(
         "seconds": SECONDS,
         "memory": MEMORY,
     }
-    with subprocess.Popen(
-        [sys.executable, "-P", Path(__file__).with_name("sandbox.py")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        start_new_session=True,  # Ctrl-C is for this process, which ends that one
-    ) as process:
+    with _process() as process:
         try:
             said = _wait(process, json.dumps(asked, default=str).encode(), cancelled)
         finally:
@@ -131,6 +124,34 @@ def render(
     slow = process.returncode == -signal.SIGALRM
     why = f"it takes more than {SECONDS} s" if slow else "it needs too much memory"
     return found + [_refusal(why)] * (len(values) - len(found))
+
+
+_waiting: "list[subprocess.Popen[bytes]]" = []  # one at most
+
+
+def start_ahead() -> None:
+    """Start the process of the next rendering now: that takes it some 60 ms, in which the caller
+    does something else."""
+    if not _waiting:
+        _waiting.append(_started())
+
+
+def _process() -> "subprocess.Popen[bytes]":
+    """The one that was started ahead, if it still waits."""
+    if _waiting and (process := _waiting.pop()).poll() is None:
+        return process
+    return _started()
+
+
+def _started() -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-P", Path(__file__).with_name("sandbox.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        start_new_session=True,  # Ctrl-C is for this process, which ends that one
+    )
 
 
 def _wait(process: "subprocess.Popen[bytes]", asked: bytes, cancelled: Callable[[], bool]) -> bytes:

@@ -143,7 +143,10 @@ def _outcome(template: str, values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def main() -> None:
-    asked = json.load(sys.stdin)
+    text = sys.stdin.read()
+    if not text:  # whoever started it ahead is gone
+        return
+    asked = json.loads(text)
     _limit(asked["seconds"], asked["memory"])
     for values in asked["conversations"]:
         sys.stdout.write(json.dumps(_outcome(asked["template"], values)) + "\n")

@@ -132,3 +132,16 @@ def test_what_cannot_be_parsed_is_one_line(template):
     with pytest.raises(UsageError, match=r"the model's chat template cannot be read: .+") as raised:
         templates.read(template)
     assert len(str(raised.value)) < 200
+
+
+def test_a_process_started_ahead_is_used_and_one_that_ended_is_not():
+    rendering.start_ahead()
+    (waiting,) = rendering._waiting
+    rendering.start_ahead()
+    assert rendering._waiting == [waiting]
+    assert rendering.render("{{ 1 + 1 }}", [{}], lambda: False) == ["2"]
+    assert waiting.poll() is not None and not rendering._waiting
+    rendering.start_ahead()
+    rendering._waiting[0].kill()
+    rendering._waiting[0].wait()
+    assert rendering.render("{{ 1 + 1 }}", [{}], lambda: False) == ["2"]

@@ -23,6 +23,7 @@ from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.engine.session import Session
 from llm_specdec.engine.target import tokenizer_of
 from llm_specdec.errors import UsageError
+from llm_specdec.prompting import rendering
 from llm_specdec.prompting.sections import TEXT, Sections
 from llm_specdec.prompting.text import TextStream
 
@@ -32,6 +33,8 @@ Answer = TextAnswer | TokenAnswer
 def execute(plan: Plan, request: Request, cancelled: Callable[[], bool]) -> Iterator[Event]:
     """See `backends.execute`. To be iterated on one thread, the same for all runs: mlx keeps
     its streams by thread."""
+    if request.messages:
+        rendering.start_ahead()
     timer, warnings = PhaseTimer(), list[str]()
     with timer.loading():
         tokenizer = tokenizer_of(Path(plan.target))

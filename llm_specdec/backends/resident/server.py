@@ -28,6 +28,7 @@ from llm_specdec.backends.events import Event, Request
 from llm_specdec.backends.planning import Plan
 from llm_specdec.backends.resident import identity, wire
 from llm_specdec.backends.resident.wire import BadMessage, Channel, Closed, Message
+from llm_specdec.prompting import rendering
 from llm_specdec.receipts import Result
 
 FIRST_WAIT = 60.0  # seconds that a worker waits for its first prompt
@@ -115,6 +116,7 @@ class Worker:
                     ask.outbox.put(_END)
                     if not ask.plan.keeps_on_disk:
                         break  # what llm does not log is not kept here either
+        rendering.start_ahead()  # for the next prompt
         self._holds |= identity.of_plan(ask.plan)
         self._pairings[ask.plan.pairing] = None
 
