@@ -44,7 +44,7 @@ def test_a_run_of_marks_is_looked_at_once():
 
 
 def test_a_gap_after_a_figure_is_looked_at_once():
-    text = "7" + " " * 50_000 + "x"  # where settings and their values were blanked
+    text = "7" + " " * 50_000 + "y"  # where settings and their values were blanked
     start = time.process_time()
     (figure,) = figures.NUMBERS.finditer(text)
     assert not figures._counts(text, figure)
