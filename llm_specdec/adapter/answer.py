@@ -114,17 +114,18 @@ class Answer:
     def _leave_receipt(self, result: Result) -> None:
         """Set usage and response_json, also where the run ended early: llm logs an interrupted
         response that returned."""
-        receipt, reasoning = receipts.payload(result), result.reasoning_tokens
+        receipt = receipts.payload(result)
+        counts = {
+            "cached": receipt["tokens"]["cached"],
+            "reasoning": result.reasoning_tokens or None,
+            "drafted": receipt["draft"]["drafted"],
+            "accepted": receipt["draft"]["accepted"],
+        }
         self._response.response_json = {"specdec": receipt}
         self._response.set_usage(
             input=receipt["tokens"]["prompt"],
             output=receipt["tokens"]["completion"],
-            details={
-                "cached": receipt["tokens"]["cached"],
-                **({"reasoning": reasoning} if reasoning else {}),
-                "drafted": receipt["draft"]["drafted"],
-                "accepted": receipt["draft"]["accepted"],
-            },
+            details={name: count for name, count in counts.items() if count is not None},
         )
         if self._log:
             receipts.ensure_view(self._log)

@@ -4,6 +4,7 @@ planning    a pairing as it will run, in plain data
 events      what is asked and what comes back, in plain data
 local       the engine in this process; imported when something runs
 resident    a process of its own that keeps weights in memory
+served      an engine at an address
 
 A backend is an `execute` of its own beside the one in `local`; the one here chooses by the plan.
 """
@@ -54,6 +55,10 @@ def execute(
     the iterator, so that gives no Result.
     Raises SpecdecError: before Started for all that is refused.
     """
+    if plan.served:
+        from llm_specdec.backends.served import client as server
+
+        return server.execute(plan, request, cancelled)
     if plan.keep_alive != 0:
         from llm_specdec.backends.resident import client
 

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from llm_specdec import hub, receipts
 from llm_specdec.drafters.table import KINDS, NONE, words
 from llm_specdec.errors import UsageError
-from llm_specdec.pairings.registry import Pairing
-from llm_specdec.receipts import Lane
+from llm_specdec.pairings.registry import Pairing, Served
+from llm_specdec.receipts import SERVED, Lane
 from llm_specdec.settings import Resolution, seconds
 
 WORTH_MEASURING = 64  # tokens; a shorter answer is over before measured costs could help
@@ -31,6 +31,7 @@ class Plan:
     keeps_on_disk: whether states of this prompt may be written to the prefix cache's folder.
     keep_alive: seconds that a resident worker keeps the weights afterwards; 0: there is none,
     None: for ever.
+    served: the server that runs it; `target` is then a name there.
     """
 
     model_id: str
@@ -50,6 +51,7 @@ class Plan:
     prior: tuple[tuple[int, int], ...] = ()
     keeps_on_disk: bool = False
     keep_alive: float | None = 0.0
+    served: Served | None = None
 
     def context(self, native: int) -> int:
         """Tokens that prompt and answer may have together, of a model made for `native`.
@@ -81,6 +83,8 @@ def plan(
     Raises HubError where files are missing.
     """
     lane, values = lane_of(pairing, resolution), resolution.values
+    if pairing.served:
+        keep_alive = "0"
     drafts, seed = lane.state == "drafting", values["seed"]
     external = lane.kind != NONE.name and pairing.drafter not in words()
     asks_log = log is not None and drafts and seed is None
@@ -89,7 +93,7 @@ def plan(
         pairing=pairing.name,
         profile=profile,
         lane=lane,
-        target=_folder(pairing.target),
+        target=pairing.target if pairing.served else _folder(pairing.target),
         drafter=_folder(pairing.drafter) if external else None,
         drafter_bits=pairing.drafter_bits,
         drafter_group_size=pairing.drafter_group_size,
@@ -102,11 +106,15 @@ def plan(
         prior=tuple(receipts.acceptance(log, pairing.name)) if asks_log and log else (),
         keeps_on_disk=keeps_on_disk,
         keep_alive=seconds(values["keep_alive"] or keep_alive),
+        served=pairing.served,
     )
 
 
 def lane_of(pairing: Pairing, resolution: Resolution) -> Lane:
-    """The lane that a run starts in: drafting, or off and why."""
+    """The lane that a run starts in: drafting, or off and why. Whether a server drafts shows
+    once it has answered."""
+    if pairing.served:
+        return Lane(SERVED, None, f"{pairing.served.engine} at {pairing.served.url}")
     draft = resolution.settings["draft"]
     if not draft.value:
         return Lane(NONE.name, "off", f"draft is false ({draft.source})")

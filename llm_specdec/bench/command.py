@@ -63,6 +63,7 @@ def _gate(options: Mapping[str, Any]) -> float | None:
 def _configs(known: Registry, model: str, options: Mapping[str, Any]) -> list[Configuration]:
     """The baseline first. Raises UsageError where there are no two of one target."""
     pairing, profile = known.find(model)
+    pairing.check_local("be benched yet")
     if options["lanes"]:
         return sessions.lanes(_sharing(known, pairing), profile)
     own = sessions.config(model, pairing, profile)
@@ -76,6 +77,7 @@ def _configs(known: Registry, model: str, options: Mapping[str, Any]) -> list[Co
             )
         return [sessions.alone(pairing, profile), own]
     other, other_profile = known.find(options["against"])
+    other.check_local("be benched yet")
     if other.target != pairing.target:
         raise UsageError(
             f"{other.name} and {pairing.name} have different targets: one change per bench"
@@ -96,7 +98,7 @@ def _sharing(known: Registry, pairing: Pairing) -> list[Pairing]:
     others = [
         other
         for other in known.pairings.values()
-        if other.target == pairing.target and other.name != pairing.name
+        if other.target == pairing.target and not other.served and other.name != pairing.name
     ]
     found = [pairing, *others]
     for name in own_kinds(pairing):

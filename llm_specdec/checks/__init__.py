@@ -3,6 +3,7 @@
 installation   versions, device, space, logging
 registered     the registry, and the settings and verdicts in it
 models         a pairing's files, whether they fit each other, and memory
+servers        what runs a served pairing
 workers        models that are kept in memory
 """
 

@@ -8,6 +8,7 @@ from llm_specdec.adapter.options import stored_options
 from llm_specdec.bench.last_verdict import standings
 from llm_specdec.checks.finding import Finding, Findings, examine
 from llm_specdec.checks.models import one_pairing
+from llm_specdec.checks.servers import one_served
 from llm_specdec.errors import RegistryError
 from llm_specdec.pairings import registry, switched_off
 from llm_specdec.pairings.registry import Pairing, Registry
@@ -35,7 +36,8 @@ def registry_file() -> Findings:
 
 def pairings() -> Findings:
     for pairing in known().pairings.values():
-        yield from examine(partial(one_pairing, pairing))
+        check = one_served if pairing.served else one_pairing
+        yield from examine(partial(check, pairing))
 
 
 def shadowed() -> Findings:

@@ -8,7 +8,8 @@ import click
 
 from llm_specdec import settings
 from llm_specdec.cards import Card, stored
-from llm_specdec.cli import card_values
+from llm_specdec.cli import add_served, card_values
+from llm_specdec.cli.entries import put
 from llm_specdec.cli.output import json_option, print_json, warn
 from llm_specdec.cli.pairings import other_models
 from llm_specdec.cli.show import show_head
@@ -24,7 +25,11 @@ from llm_specdec.pairings.registry import Pairing, Registry
 
 @click.command(name="add", short_help="Register a target and its drafter as an llm model")
 @click.argument("name")
-@click.option("--target", required=True, metavar="PATH_OR_REPO", help="The model that answers")
+@click.option(
+    "--target",
+    metavar="PATH_OR_REPO",
+    help="The model that answers; with --served its name on the server, if that has several",
+)
 @click.option(
     "--drafter",
     default="auto",
@@ -54,11 +59,25 @@ from llm_specdec.pairings.registry import Pairing, Registry
     default=True,
     help="Load the model to find out which hidden states its own head expects",
 )
+@click.option(
+    "--served", metavar="URL", help="A server that runs the target, such as http://host:8000/v1"
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", *registry.ENGINES]),
+    default="auto",
+    show_default=True,
+    help="What the server is; auto asks it",
+)
+@click.option("--key", metavar="ALIAS", help="The server's key, by its name in llm keys")
+@click.option("--insecure", is_flag=True, help="Send the key in plain http to another host")
 @card_values.yes_option
 @json_option
+@click.pass_context
 def add_command(
+    context: click.Context,
     name: str,
-    target: str,
+    target: str | None,
     drafter: str,
     draft_tokens: str | None,
     drafter_bits: str | None,
@@ -66,6 +85,10 @@ def add_command(
     aliases: tuple[str, ...],
     force: bool,
     calibrate: bool,
+    served: str | None,
+    engine: str,
+    key: str | None,
+    insecure: bool,
     yes: bool,
     as_json: bool,
 ) -> None:
@@ -81,13 +104,24 @@ def add_command(
     accept it, when asked on a terminal or with --yes. Where the card contradicts itself,
     nothing is set.
 
+    With --served, a server runs the target, and drafts where it was started so: vLLM,
+    SGLang, llama-server, mlx_lm.server, mlx_vlm.server, LM Studio, or anything that speaks
+    OpenAI's API. Settings, profiles and receipts are as of any pairing.
+
     \b
     Examples:
       llm specdec add qwen --target mlx-community/Qwen3.8-27B-4bit
       llm specdec add smol --target ./smollm2 --drafter ./drafter --draft-tokens 4
+      llm specdec add big --served http://host:8000/v1
     """
     found = registry.load()
     check_names(found, name, aliases, replacing=force)
+    _check_together(context, served)
+    if served:
+        place = registry.Served(served, engine, key=key, insecure=insecure)
+        add_served.add(name, place, target, aliases, as_json)
+        return
+    assert target
     tokens = settings.parse("draft_tokens", draft_tokens) if draft_tokens else None
     with _reading(target, drafter):
         chosen = choose(found, target, drafter, force=force)
@@ -116,6 +150,24 @@ def add_command(
     with registry.edit() as document:
         put(document, pairing, tokens, stored.dump(card, taken=taken) if card else {})
     report(registry.load().pairing(name), chosen, card, as_json)
+
+
+LOCAL_ONLY = ("drafter", "draft_tokens", "drafter_bits", "drafter_group_size", "calibrate", "yes")
+SERVED_ONLY = ("engine", "key", "insecure")
+
+
+def _check_together(context: click.Context, served: str | None) -> None:
+    """Raises UsageError for options that mean nothing with, or without, --served."""
+    given = [
+        name
+        for name in (LOCAL_ONLY if served else SERVED_ONLY)
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        option = "--" + given[0].replace("_", "-")
+        raise UsageError(f"{option} means nothing {'with' if served else 'without'} --served")
+    if not served and not context.params["target"]:
+        raise UsageError("give --target, or --served for a model that a server runs")
 
 
 def _reading(target: str, drafter: str) -> AbstractContextManager[object]:
@@ -178,41 +230,6 @@ def check_names(found: Registry, name: str, aliases: tuple[str, ...], *, replaci
     for claimed in (name, *aliases):
         if claimed in others:
             raise UsageError(f"{claimed} is already an llm model or alias: choose another name")
-
-
-def put(
-    document: Any, pairing: Pairing, draft_tokens: int | str | None, card: dict[str, Any]
-) -> None:
-    """Write the pairing; of one that is replaced, settings and profiles stay."""
-    import tomlkit
-
-    tables = document.setdefault("pairings", tomlkit.table(is_super_table=True))
-    old = tables.get(pairing.name, {})
-    fields = {
-        "target": pairing.target,
-        "drafter": pairing.drafter,
-        "kind": pairing.kind,
-        "drafter_bits": pairing.drafter_bits,
-        "drafter_group_size": pairing.drafter_group_size,
-        "aliases": pairing.aliases or old.get("aliases"),
-        "enabled": None if pairing.enabled else False,
-        "disabled_reason": pairing.disabled_reason,
-        "added": pairing.added,
-        "fingerprints": pairing.fingerprints,
-        "head": pairing.head or None,
-    }
-    table = tomlkit.table()
-    for key, value in fields.items():
-        if value not in (None, "", []):
-            table[key] = value
-    for key in ("settings", "deviations", "profiles"):
-        if key in old:
-            table[key] = old[key]
-    if draft_tokens is not None:
-        table.setdefault("settings", tomlkit.table())["draft_tokens"] = draft_tokens
-    if card:
-        table["card"] = stored.as_toml(card)
-    tables[pairing.name] = table
 
 
 def report(pairing: Pairing, choice: Choice, card: Card | None, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -61,15 +62,12 @@ def _side(path: Path, name: str) -> Side:
         raise LogError(
             f"no logged run has the turn id or model id {name!r}: see llm specdec logs -n 0"
         )
-    target = _target(found.specdec["pairing"])
-    here = machine.identity(machine.machine())
-    return Side(found.turn_id, found.model, found.specdec, target, found.prompt, here)
-
-
-def _target(pairing: str) -> str | None:
-    """What identifies the target of a registered pairing; None for one that is gone."""
-    known = registry.load().pairings.get(pairing)
-    return known.fingerprints.get("target", known.target) if known else None
+    known = registry.load().pairings.get(found.specdec["pairing"])
+    target = known.fingerprints.get("target", known.target) if known else None
+    where: str | None = machine.identity(machine.machine())
+    if "engine" in found.specdec:
+        where = urlsplit(known.served.url).hostname if known and known.served else None
+    return Side(found.turn_id, found.model, found.specdec, target, found.prompt, where)
 
 
 def _benched(bench_id: int, config: str | None) -> Side:
@@ -112,11 +110,16 @@ def _table(result: dict[str, Any]) -> list[str]:
     return lines + [part for text in said for part in wrapped(text)]
 
 
+def _shown(tokens: int | None) -> str:
+    return "–" if tokens is None else str(tokens)
+
+
 def _run_lines(name: str, run: dict[str, Any]) -> list[str]:
     rates = " · ".join(
         f"{figure} {run[key]:.1f} tok/s" if run[key] is not None else f"{figure} –"
         for figure, key in FIGURES.items()
     )
     heat = "warm" if run["warm"] else "cold"
-    tokens = f"{run['prompt_tokens']} prompt, {run['completion_tokens']} completion tokens"
+    prompt, completion = _shown(run["prompt_tokens"]), _shown(run["completion_tokens"])
+    tokens = f"{prompt} prompt, {completion} completion tokens"
     return [f"{name}  {rates} · {heat}", *wrapped(f"   {tokens} · {run['model']} · {run['id']}")]

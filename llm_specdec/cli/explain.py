@@ -100,4 +100,4 @@ def _below(resolution: Resolution, lane: Lane) -> list[str]:
         f"deviation: {d['setting']} {show_value(d['value'])} ({d['layer']}): {d['reason']}"
         for d in resolution.deviations
     ]
-    return [*reasons, f"lane: {lane.kind}, {lane.state}: {lane.reason}"]
+    return [*reasons, f"lane: {lane.kind}{f', {lane.state}' if lane.state else ''}: {lane.reason}"]

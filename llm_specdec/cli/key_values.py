@@ -41,7 +41,7 @@ def check_thinking(pairing: Pairing, said: Mapping[str, Any]) -> None:
     from llm_specdec.checkpoint.tokenizer import chat_template
     from llm_specdec.prompting.thinking import template_arguments
 
-    if "thinking" not in said:
+    if "thinking" not in said or pairing.served:
         return
     try:
         template = chat_template(hub.locate(pairing.target, offline=True))

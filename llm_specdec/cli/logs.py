@@ -15,7 +15,7 @@ from llm_specdec.cli.output import json_option, print_json, table
 from llm_specdec.console.text import echo
 from llm_specdec.drafters.table import lanes
 from llm_specdec.errors import LogError, UsageError
-from llm_specdec.receipts import SORTS, Logged, line
+from llm_specdec.receipts import SERVED, SORTS, Logged, line
 
 LAST = 3  # runs that are shown when nothing else is asked for
 
@@ -66,7 +66,7 @@ def model_id(name: str) -> str:
     help=f"Number of runs; 0 for all  [default: {LAST}; all with --since or --stats]",
 )
 @click.option("-m", "--model", help="Only runs of this model id or alias")
-@click.option("--lane", type=click.Choice(lanes()), help="Only runs of this lane")
+@click.option("--lane", type=click.Choice([*lanes(), SERVED]), help="Only runs of this lane")
 @click.option(
     "--since", type=when, metavar="WHEN", help="Only runs since 30m, 1h, 2d ago, or a date"
 )
@@ -127,7 +127,7 @@ def logs_command(
 
 def _load(run: Logged) -> list[str]:
     """Loading, which no rate counts, where it was long enough to notice."""
-    seconds = run.specdec["phases_ms"]["load"] / 1000
+    seconds = (run.specdec["phases_ms"]["load"] or 0) / 1000
     return [f"load {seconds:.1f} s"] if seconds >= 0.05 else []
 
 
@@ -176,8 +176,8 @@ def _cells(run: Logged, end: str) -> tuple[str, ...]:
         end,
         _when(datetime.fromisoformat(run.datetime_utc).astimezone()),
         run.model,
-        lane["kind"] if lane["state"] != "off" else "off",
-        str(receipt["tokens"]["completion"]),
+        lane["kind"] if lane["state"] != "off" or "engine" in receipt else "off",
+        "–" if receipt["tokens"]["completion"] is None else str(receipt["tokens"]["completion"]),
         *_figures(rates, receipt["ttft_ms"], receipt["draft"]["acceptance_rate"]),
     )
 

@@ -42,6 +42,7 @@ def move_command(
         raise UsageError("say where the files are now: --target, --drafter or both")
     found = registry.load()
     pairing = found.pairing(name)
+    pairing.check_local("be moved: add it anew with --force and --served")
     chosen = _chosen(found, pairing, target, drafter)
     differences = list(_differences(pairing, chosen))
     if differences and not yes:

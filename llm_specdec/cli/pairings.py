@@ -37,6 +37,7 @@ from llm_specdec.errors import CheckFailed, LogError, SpecdecError, UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import BROKEN, GATE_FIRST, VETOED, Pairing
 from llm_specdec.prefix_cache import limits
+from llm_specdec.receipts import SERVED
 
 if TYPE_CHECKING:
     from llm_specdec.bench.last_verdict import Standing
@@ -95,7 +96,8 @@ def _benched(found: registry.Registry) -> dict[str, "Standing"]:
 def _list_table(pairings: list[Pairing], helpers: set[str]) -> list[str]:
     rows = [("pairing", "lane", "draft", "weights", "target", "drafter", "profiles")]
     for p in pairings:
-        lane = p.kind if p.enabled else f"[{p.kind}]"
+        kind = SERVED if p.served else p.kind
+        lane = kind if p.enabled else f"[{kind}]"
         mark = "*" if p.deviations else ""
         drafter = "" if p.drafter in words() else p.drafter
         helper = " (helper)" if p.drafter in helpers else ""
@@ -111,6 +113,8 @@ def weight_bytes(pairing: Pairing) -> int | None:
     """Bytes of target and drafter together, None where their files are not here."""
     from llm_specdec import hub
 
+    if pairing.served:
+        return None
     external = pairing.drafter not in words()
     try:
         return memory.resident(
@@ -276,6 +280,7 @@ def disable_command(name: str, reason: str, as_json: bool) -> None:
     Example:
       llm specdec disable qwen --reason 'waiting for a better drafter'
     """
+    registry.load().pairing(name).check_local("stop drafting from here")
     with registry.change(name) as pairing:
         was_enabled = pairing.get("enabled", True)
         pairing["enabled"] = False

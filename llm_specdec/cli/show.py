@@ -11,7 +11,7 @@ from llm_specdec.console.text import echo
 from llm_specdec.drafters.table import KINDS
 from llm_specdec.errors import UsageError
 from llm_specdec.pairings import registry
-from llm_specdec.pairings.registry import Pairing, Profile
+from llm_specdec.pairings.registry import Pairing, Profile, Served
 
 if TYPE_CHECKING:
     from llm_specdec.backends import Plan
@@ -41,8 +41,18 @@ def show_command(name: str, with_costs: bool, recalibrate: bool, as_json: bool) 
         print_json(data)
         return
     for key, value in data.items():
-        if key not in ("settings", "deviations", "profiles", "card", "head", "fingerprints"):
+        if key not in (
+            "settings",
+            "deviations",
+            "profiles",
+            "card",
+            "head",
+            "fingerprints",
+            "served",
+        ):
             echo(f"{key:<20}{show_value(value)}")
+    if pairing.served:
+        echo(f"{'served by':<20}{show_served(pairing.served)}")
     for role, print_ in pairing.fingerprints.items():
         echo(f"{role + ' fingerprint':<20}{print_[:16]}")
     if pairing.head:
@@ -62,6 +72,13 @@ def _show_card(pairing: Pairing) -> None:
     echo("\n".join(card_values.report(pairing.name, kept.card, kept.taken)))
 
 
+def show_served(served: Served) -> str:
+    """Engine, address, and the name of the key, never the key."""
+    version = f" {served.version}" if served.version else ""
+    key = f", key {served.key} of llm keys" if served.key else ""
+    return f"{served.engine}{version} at {served.url}{key}"
+
+
 def show_head(pairing: Pairing) -> str:
     """What calibration chose, and the acceptance that each choice gave."""
     head, names = pairing.head, KINDS[pairing.kind].readings
@@ -74,6 +91,7 @@ def _show_costs(pairing: Pairing, anew: bool, as_json: bool) -> None:
     from llm_specdec.backends import local, plan
     from llm_specdec.backends.notices import shown
 
+    pairing.check_local("show what rounds cost")
     ready = plan(pairing, None, settings.resolve(pairing))
     if ready.costs == "none":
         raise UsageError(f"{pairing.name} has no costs to show: {_no_costs(ready)}")

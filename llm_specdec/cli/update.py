@@ -41,6 +41,7 @@ def update_command(name: str, yes: bool, as_json: bool) -> None:
       llm specdec update qwen --yes
     """
     pairing = registry.load().pairing(name)
+    pairing.check_local("read a card: its name there need not be a repository")
     with progress(f"reading the card of {pairing.target}"):
         new = cards.read(hub.read_card(pairing.target), pairing.target)
     kept = card_layers.read(pairing) if pairing.card else None

@@ -1,7 +1,7 @@
 """What a run logs, and how it is read back: payload, log line, SQL view, comparison."""
 
 from llm_specdec.receipts.compare import Side, compare
-from llm_specdec.receipts.payload import Lane, Result, line, payload
+from llm_specdec.receipts.payload import COUNTS, SERVED, Lane, Result, line, payload
 from llm_specdec.receipts.stats import stats
 from llm_specdec.receipts.store import (
     SORTS,
@@ -16,6 +16,8 @@ from llm_specdec.receipts.store import (
 from llm_specdec.receipts.warm import Warm, warm_starts
 
 __all__ = [
+    "COUNTS",
+    "SERVED",
     "SORTS",
     "Lane",
     "Logged",

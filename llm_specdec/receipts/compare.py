@@ -29,6 +29,10 @@ class Side:
     def warm(self) -> bool:
         return bool(self.specdec["tokens"]["cached"])
 
+    @property
+    def served(self) -> bool:
+        return "engine" in self.specdec
+
     def rate(self, figure: str) -> float | None:
         rate: float | None = self.specdec["rates"][FIGURES[figure]]
         return rate
@@ -75,6 +79,11 @@ def compare(
 
 def unlike(a: Side, b: Side) -> str | None:
     """Why no figure of these runs may be compared; None where some may."""
+    if a.served != b.served:
+        return (
+            f"{(a if a.served else b).label} was served: its rates count the network and the "
+            "server's queue, those of a run on this machine do not"
+        )
     pairings = a.specdec["pairing"], b.specdec["pairing"]
     if pairings[0] != pairings[1] and (a.target is None or b.target is None):
         return f"it is not known whether {pairings[0]} and {pairings[1]} have the same target"
@@ -83,6 +92,8 @@ def unlike(a: Side, b: Side) -> str | None:
     if a.machine != b.machine:
         return f"the machines differ ({a.machine}, {b.machine})"
     lengths = a.specdec["tokens"]["prompt"], b.specdec["tokens"]["prompt"]
+    if None in lengths:
+        return "the server did not tell how long the prompt was"
     if abs(lengths[0] - lengths[1]) > SAME_SHAPE * max(lengths):
         return (
             f"the prompts differ in shape ({lengths[0]} and {lengths[1]} tokens): "

@@ -4,21 +4,23 @@ import hashlib
 import math
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 # In the order they happen. `load` is over before the clock starts; the others fill the wall time.
 PHASES = ("load", "restore", "prefill", "draft", "verify", "replay", "commit", "other")
 ROUND_PHASES = ("draft", "verify", "replay", "commit")
+SERVED = "served"  # the lane of a run that a server made
 
 
 @dataclass(frozen=True)
 class Lane:
-    """Which drafter ran: kind as in the registry, state drafting | parked | off, and why."""
+    """Which drafter ran: kind as in the registry or SERVED, state drafting | parked | off (None
+    where a server does not tell), and why."""
 
     kind: str
-    state: str
+    state: str | None
     reason: str | None = None
 
 
@@ -32,6 +34,10 @@ class Result:
     proposed: a helper may replace the drafter. `phases_ms` may leave phases out; `other` is
     worked out. `sync_every` is the N of "one round in N is synchronised" (0: none is).
     `constraint` is what a schema came to.
+
+    engine: of a served run, name, version, method, reported_ms. Its clocks are ours, the network
+    included; it gives completion_tokens and no ids. untold: names of the counts that the server
+    did not tell, which are null in the receipt.
     """
 
     version: str
@@ -59,6 +65,9 @@ class Result:
     reasoning_tokens: int = 0  # of the completion
     constraint: Mapping[str, Any] | None = None
     worker: Mapping[str, Any] | None = None  # resident, pid, queued_ms; None in one's own process
+    completion_tokens: int = 0  # of a served run
+    engine: Mapping[str, Any] | None = None
+    untold: Collection[str] = ()
     passes: Sequence[Sequence[int]] = ()  # (drafted, committed) of every round; not in a receipt
 
 
@@ -69,8 +78,12 @@ def payload(run: Result) -> dict[str, Any]:
     drafted, mean_acceptance_length 1 + accepted ÷ rounds. A figure without a base (no draft
     token, no round, no decode window) is None, never 0.
     """
-    completion = len(run.completion_ids)
-    phases = _phases(run)
+    here = run.engine is None
+    told = _counts(run)
+    completion = told["completion_tokens"]
+    rounds, drafted, accepted = told["rounds"], told["drafted"], told["accepted"]
+    phases: dict[str, float] | dict[str, None]
+    phases = _phases(run) if here else dict.fromkeys(PHASES)
     wall, ttft = round(run.wall_ms, 3), round(run.ttft_ms, 3)
     receipt: dict[str, Any] = _plain(
         {
@@ -79,17 +92,17 @@ def payload(run: Result) -> dict[str, Any]:
             "profile": run.profile,
             "lane": {"kind": run.lane.kind, "state": run.lane.state, "reason": run.lane.reason},
             "tokens": {
-                "prompt": run.prompt_tokens,
-                "cached": run.cached_tokens,
+                "prompt": told["prompt_tokens"],
+                "cached": told["cached_tokens"],
                 "completion": completion,
                 "reasoning": run.reasoning_tokens,
             },
             "draft": {
-                "rounds": run.rounds,
-                "drafted": run.drafted,
-                "accepted": run.accepted,
-                "acceptance_rate": _ratio(run.accepted, run.drafted),
-                "mean_acceptance_length": 1 + run.accepted / run.rounds if run.rounds else None,
+                "rounds": rounds,
+                "drafted": drafted,
+                "accepted": accepted,
+                "acceptance_rate": _ratio(accepted, drafted),
+                "mean_acceptance_length": _mean_length(accepted, rounds),
                 "by_length": list(run.by_length),
                 "by_position": list(run.by_position),
                 "by_source": {
@@ -103,18 +116,19 @@ def payload(run: Result) -> dict[str, Any]:
             "synced_rounds": run.synced_rounds,
             "sync_every": run.sync_every,
             "rates": {
-                "prefill_tps": _tps(run.prompt_tokens - run.cached_tokens, phases["prefill"]),
-                "decode_tps": _tps(completion, wall - ttft) if completion > 1 else None,
+                "prefill_tps": _prefill_tps(run, phases["prefill"]),
+                "decode_tps": _tps(completion, wall - ttft) if (completion or 0) > 1 else None,
                 "end_to_end_tps": _tps(completion, wall),
             },
             "sampling": dict(run.sampling),
             "deviations": list(run.deviations),
-            "completion_sha256": sha256_of(run.completion_ids),
-            "longest_repeated_6gram": longest_repeated_6gram(run.completion_ids),
+            "completion_sha256": sha256_of(run.completion_ids) if here else None,
+            "longest_repeated_6gram": longest_repeated_6gram(run.completion_ids) if here else None,
             "finish_reason": run.finish_reason,
             "peak_memory_bytes": run.peak_memory_bytes,
             **({"constraint": run.constraint} if run.constraint else {}),
             **({"worker": run.worker} if run.worker else {}),
+            **({"engine": run.engine} if run.engine else {}),
         }
     )
     return receipt
@@ -130,7 +144,9 @@ def line(specdec: Mapping[str, Any]) -> str:
         f"acceptance {100 * draft['acceptance_rate']:.1f}% of drafted"
         if draft["acceptance_rate"] is not None
         else _no_drafts(specdec["lane"]),
-        f"phases[{_phase_list(specdec['phases_ms'])}]",
+        _by_engine(specdec["engine"])
+        if "engine" in specdec
+        else f"phases[{_phase_list(specdec['phases_ms'])}]",
     ]
     if specdec["finish_reason"] == "interrupted":
         parts.append("interrupted")
@@ -147,6 +163,19 @@ def longest_repeated_6gram(token_ids: Sequence[int]) -> int:
     six tokens come twice, 0 below six tokens. A looping output shows a high number."""
     grams = Counter(tuple(token_ids[i : i + 6]) for i in range(len(token_ids) - 5))
     return max(grams.values(), default=0)
+
+
+COUNTS = (
+    "prompt_tokens", "cached_tokens", "completion_tokens", "rounds", "drafted", "accepted",
+)  # fmt: skip
+
+
+def _counts(run: Result) -> dict[str, int | None]:
+    """Counts by name; None for those that are not told."""
+    counts = {name: getattr(run, name) for name in COUNTS}
+    if run.engine is None:
+        counts["completion_tokens"] = len(run.completion_ids)
+    return {name: None if name in run.untold else count for name, count in counts.items()}
 
 
 def _phases(run: Result) -> dict[str, float]:
@@ -167,12 +196,21 @@ def _phases(run: Result) -> dict[str, float]:
     return phases
 
 
-def _tps(tokens: int, ms: float) -> float | None:
-    return round(1000 * tokens / ms, 4) if ms > 0 else None
+def _tps(tokens: int | None, ms: float) -> float | None:
+    return round(1000 * tokens / ms, 4) if tokens is not None and ms > 0 else None
 
 
-def _ratio(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
+def _prefill_tps(run: Result, ms: float | None) -> float | None:
+    return None if ms is None else _tps(run.prompt_tokens - run.cached_tokens, ms)
+
+
+def _ratio(part: int | None, whole: int | None) -> float | None:
+    return part / whole if whole and part is not None else None
+
+
+def _mean_length(accepted: int | None, rounds: int | None) -> float | None:
+    per_round = _ratio(accepted, rounds)
+    return None if per_round is None else 1 + per_round
 
 
 def _plain(value: Any) -> Any:
@@ -192,7 +230,8 @@ def _plain(value: Any) -> Any:
 
 def _tokens(tokens: Mapping[str, Any]) -> str:
     thought = tokens.get("reasoning")
-    return f"{tokens['completion']} tokens" + (f" ({thought} of thinking)" if thought else "")
+    said = "–" if tokens["completion"] is None else tokens["completion"]
+    return f"{said} tokens" + (f" ({thought} of thinking)" if thought else "")
 
 
 def _shown(rate: float | None) -> str:
@@ -203,16 +242,27 @@ def _dominant(specdec: Mapping[str, Any]) -> str:
     wall = specdec["wall_ms"]
     if not wall:
         return ""
+    if "engine" in specdec:
+        return f" (TTFT is {100 * specdec['ttft_ms'] / wall:.0f}% of wall; network included)"
     inside = {name: ms for name, ms in specdec["phases_ms"].items() if name != "load"}
     name = max(inside, key=lambda phase: inside[phase])
     return f" ({name} is {100 * inside[name] / wall:.0f}% of wall)"
 
 
 def _no_drafts(lane: Mapping[str, Any]) -> str:
+    if lane["kind"] == SERVED:
+        return {"off": "nothing drafted"}.get(lane["state"], "drafting not told")
     if lane["kind"] == "none":
         return f"off: {lane['reason']}" if lane["reason"] else "no drafter"
     why = f": {lane['reason']}" if lane["reason"] else ""
     return f"nothing drafted ({lane['kind']} {lane['state']}{why})"
+
+
+def _by_engine(engine: Mapping[str, Any]) -> str:
+    """Who answered, and the times that it gives itself."""
+    times = " ".join(f"{name}={ms:.1f}ms" for name, ms in engine["reported_ms"].items())
+    version = f" {engine['version']}" if engine["version"] else ""
+    return f"{engine['name']}{version}[{times}]" if times else f"{engine['name']}{version}"
 
 
 def _phase_list(phases: Mapping[str, float]) -> str:

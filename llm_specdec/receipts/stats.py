@@ -29,7 +29,7 @@ def _row(model: str, lane: str, receipts: Sequence[Any]) -> dict[str, Any]:
         "lane": lane,
         "runs": len(receipts),
         "warm": len(receipts) - len(cold),
-        "completion_tokens": sum(receipt["tokens"]["completion"] for receipt in receipts),
+        "completion_tokens": sum(receipt["tokens"]["completion"] or 0 for receipt in receipts),
         "decode_tps": _median(receipt["rates"]["decode_tps"] for receipt in receipts),
         "end_to_end_tps": _median(receipt["rates"]["end_to_end_tps"] for receipt in cold),
         "ttft_ms": _median(receipt["ttft_ms"] for receipt in cold),

@@ -52,6 +52,7 @@ COLUMNS = {
     "queued_ms": "worker.queued_ms",
     "draft_tokens": "sampling.draft_tokens",
     "lane_reason": "lane.reason",
+    "engine": "engine.name",
 }
 
 # Another plugin's malformed JSON in one row must not break the query for all.

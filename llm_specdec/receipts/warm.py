@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from llm_specdec.receipts.payload import SERVED
 from llm_specdec.receipts.store import HAS_RECEIPT, reading
 
 TOTALS = f"""with runs as (
@@ -13,6 +14,7 @@ TOTALS = f"""with runs as (
     json_extract(response_json, '$.specdec.phases_ms.restore') as restore,
     json_extract(response_json, '$.specdec.phases_ms.prefill') as prefill
   from turns where {HAS_RECEIPT}
+    and json_extract(response_json, '$.specdec.lane.kind') <> '{SERVED}'
 )
 select pairing, count(*), sum(cached > 0), sum(cached),
   sum(iif(cached > 0, restore, 0)), sum(iif(cached > 0, 0, prefill)),

@@ -29,7 +29,7 @@ DESIGNED = (
     "commit_ms other_ms ttft_ms wall_ms prefill_tps decode_tps end_to_end_tps finish_reason "
     "completion_sha256 peak_memory_bytes"
 )
-ADDED = "reasoning_tokens worker_resident queued_ms draft_tokens lane_reason"  # since then
+ADDED = "reasoning_tokens worker_resident queued_ms draft_tokens lane_reason engine"  # since then
 
 
 def test_the_view_gives_one_flat_row_a_run(path):

@@ -8,26 +8,32 @@ file       `load`, `edit`, `change` and `rename`
 
 from llm_specdec.pairings.registry.file import change, default_path, edit, load, rename
 from llm_specdec.pairings.registry.pairings import (
+    ADDRESS,
     BROKEN,
+    ENGINES,
     GATE_FIRST,
     NAMES_ARE,
     VETOED,
     Pairing,
     Profile,
     Registry,
+    Served,
     is_name,
     names_in_use,
     unknown_pairing,
 )
 
 __all__ = [
+    "ADDRESS",
     "BROKEN",
+    "ENGINES",
     "GATE_FIRST",
     "NAMES_ARE",
     "VETOED",
     "Pairing",
     "Profile",
     "Registry",
+    "Served",
     "change",
     "default_path",
     "edit",

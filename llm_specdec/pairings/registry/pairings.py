@@ -17,6 +17,11 @@ VETOED, BROKEN = "vetoed by bench", "broken by bench"  # how a gate's disabled_r
 GATE_FIRST = "a drafter beside the target's own head must pass its gate first"
 
 
+# Of a server. No user, query or fragment: a key must not stand in an address.
+ADDRESS = r"https?://[^\s/?#@]+(/[^\s?#@]*)?"
+ENGINES = ("vllm", "sglang", "llama-server", "mlx-lm", "mlx-vlm", "lmstudio", "openai")
+
+
 @dataclass(frozen=True)
 class Profile:
     """A sampling recipe; `deviations` are reasons, by setting, to go against the card."""
@@ -26,8 +31,21 @@ class Profile:
 
 
 @dataclass(frozen=True)
+class Served:
+    """A server that runs the target: its address, engine and version as they were when it was
+    added. key: the name of a key of `llm keys`; insecure: which may go there in plain http."""
+
+    url: str
+    engine: str
+    version: str | None = None
+    key: str | None = None
+    insecure: bool = False
+
+
+@dataclass(frozen=True)
 class Pairing:
-    """A target and its drafter, and what is set for them."""
+    """A target and its drafter, and what is set for them. Of one that is served, `target` is
+    the model's name on the server, and the drafter is the server's own affair."""
 
     name: str
     target: str
@@ -44,6 +62,7 @@ class Pairing:
     deviations: dict[str, str] = field(default_factory=dict)
     profiles: dict[str, Profile] = field(default_factory=dict)
     card: dict[str, Any] = field(default_factory=dict)
+    served: Served | None = None
     head: dict[str, Any] = field(default_factory=dict)  # what calibration found: reads, acceptance
     text: str = field(default="", repr=False, compare=False)
 
@@ -51,6 +70,11 @@ class Pairing:
     def draft_tokens(self) -> int | str:
         tokens: int | str = self.settings.get("draft_tokens", "auto")
         return tokens
+
+    def check_local(self, what: str) -> None:
+        """Raises UsageError for a served pairing, of which nothing is here to `what`."""
+        if self.served:
+            raise UsageError(f"{self.name} is served by {self.served.url}: it cannot {what}")
 
     def where(self, *key: str) -> str:
         """The place in the registry file of a key of this pairing, such as settings, top_p."""
@@ -61,6 +85,8 @@ class Pairing:
         """JSON-ready, with the effective draft_tokens beside the drafter."""
         data = asdict(self)
         del data["text"]
+        if self.served is None:
+            del data["served"]
         names = list(data)
         after = names.index("kind") + 1
         data["draft_tokens"] = self.draft_tokens

@@ -11,10 +11,13 @@ from llm_specdec.drafters.table import KINDS, NONE, folder_kinds, lanes, words
 from llm_specdec.errors import RegistryError, UsageError
 from llm_specdec.pairings.registry.lines import line_of
 from llm_specdec.pairings.registry.pairings import (
+    ADDRESS,
+    ENGINES,
     NAMES_ARE,
     Pairing,
     Profile,
     Registry,
+    Served,
     is_name,
 )
 
@@ -128,8 +131,18 @@ def _pairing_forms() -> dict[str, settings.Form]:
         "deviations": _Reasons(),
         "profiles": _Table(),
         "card": _Table(),
+        "served": _Table(),
         "head": _Calibrated(readings),
     }
+
+
+_SERVED: dict[str, settings.Form] = {
+    "url": settings.Text("an address such as http://host:8000/v1", ADDRESS),
+    "engine": settings.Choice(*ENGINES),
+    "version": settings.Text(),
+    "key": settings.Text(),
+    "insecure": settings.Flag(),
+}
 
 
 def _fields(
@@ -155,6 +168,8 @@ def _pairing(name: str, table: object, text: str, taken: Mapping[str, str]) -> P
     if "target" not in fields:
         raise _Wrong(above, "target is missing")
     _check_drafter(fields, above)
+    if "served" in fields:
+        fields["served"] = _served(fields, above)
     for claimed in (name, *fields.get("aliases", ())):
         _check_name(claimed, above)
         if claimed in taken:
@@ -181,6 +196,17 @@ def _check_drafter(fields: dict[str, Any], above: tuple[str, ...]) -> None:
     if drafter not in words() and kind not in folder_kinds():
         allowed = " or ".join(folder_kinds())
         raise _Wrong((*above, "kind"), f"must be {allowed} for drafter {drafter!r}")
+
+
+def _served(fields: dict[str, Any], above: tuple[str, ...]) -> Served:
+    key = (*above, "served")
+    found = _fields(_SERVED, fields["served"], key)
+    for name in ("url", "engine"):
+        if name not in found:
+            raise _Wrong(key, f"{name} is missing")
+    if fields.get("drafter", NONE.name) != NONE.name:
+        raise _Wrong((*above, "drafter"), "must be none: the server has its own")
+    return Served(**found)
 
 
 def _profile(table: object, above: tuple[str, ...]) -> Profile:

@@ -1,0 +1,163 @@
+"""What answers at an address: engine, version, models, and whether it drafts.
+
+Asked with the HTTP client underneath OpenAI's, as these paths are no part of its API.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import openai
+
+from llm_specdec.backends.served import failures, keys
+from llm_specdec.backends.served.engines import ENGINES
+from llm_specdec.errors import ResourceError, UsageError
+from llm_specdec.pairings.registry import Served
+
+SECONDS = 5.0  # for each question
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Found:
+    """drafts: whether the server drafts, None where it does not tell. how: what showed the
+    engine."""
+
+    engine: str
+    how: str
+    version: str | None
+    models: tuple[str, ...]
+    drafts: bool | None
+
+
+def detect(served: Served) -> Found:
+    """served.engine: the engine, or AUTO. Raises ResourceError, UsageError."""
+    key = keys.key_of(served)
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    with openai.DefaultHttpxClient(timeout=SECONDS, headers=headers) as client:
+        answer = _models(client, served)
+        listed = _json(answer)
+        entries = listed.get("data") if isinstance(listed, Mapping) else None
+        entries = [entry for entry in entries or () if isinstance(entry, Mapping)]
+        engine, how = served.engine, "as asked"
+        if engine == AUTO:
+            engine, how = _engine(answer, entries)
+        root = re.sub(r"/v1$", "", served.url)
+        version, drafts = _more(client, root, engine, answer)
+    models = tuple(str(entry["id"]) for entry in entries if entry.get("id"))
+    return Found(engine, how, version, models, drafts)
+
+
+def version_in(engine: str, fingerprint: str) -> str | None:
+    """The version that an answer's `system_fingerprint` holds."""
+    pattern = _VERSIONS.get(engine)
+    found = re.match(pattern, fingerprint) if pattern else None
+    return found[1] if found else None
+
+
+# llama.cpp says b0 where its build does not know.
+_VERSIONS = {
+    "mlx-lm": r"(\d+\.\d+[\w.]*)-",
+    "vllm": r"vllm-([\w.+]+)",
+    "llama-server": r"(b[1-9]\d*)",
+}
+
+
+def _models(client: httpx2.Client, served: Served) -> httpx2.Response:
+    try:
+        answer = client.get(f"{served.url}/models")
+    except httpx2.HTTPError as error:
+        raise failures.unreachable(served, str(error) or type(error).__name__) from error
+    if answer.status_code in (401, 403):
+        hint = f"refuses the key {served.key}" if served.key else "wants a key: give --key NAME"
+        raise UsageError(f"{served.url} {hint} ({answer.status_code})")
+    if answer.status_code != 200:
+        raise ResourceError(
+            f"{served.url}/models answers {answer.status_code}: is the address right? "
+            "It often ends in /v1"
+        )
+    if answer.text.strip() and _json(answer) is None:
+        kind = answer.headers.get("content-type", "")
+        raise ResourceError(
+            f"{served.url}/models answers with {kind or 'no JSON'}: is the address right?"
+        )
+    return answer
+
+
+def _engine(answer: httpx2.Response, entries: list[Mapping[str, Any]]) -> tuple[str, str]:
+    """By what only one engine says of itself; `openai` for all others."""
+    server = answer.headers.get("server", "")
+    owners = {str(entry.get("owned_by")) for entry in entries}
+    for prefix, engine in (
+        ("llama.cpp", "llama-server"),
+        ("mlx_vlm", "mlx-vlm"),
+        ("BaseHTTP", "mlx-lm"),
+    ):
+        if server.startswith(prefix):
+            return engine, f"by its header Server: {server}"
+    for owner, engine in (
+        ("vllm", "vllm"),
+        ("sglang", "sglang"),
+        ("llamacpp", "llama-server"),
+        ("organization_owner", "lmstudio"),
+    ):
+        if owner in owners:
+            return engine, f"by its models' owned_by: {owner}"
+    return "openai", "nothing shows another"
+
+
+def _more(
+    client: httpx2.Client, root: str, engine: str, answer: httpx2.Response
+) -> tuple[str | None, bool | None]:
+    """Version, and whether it drafts, as far as the engine tells."""
+    if engine == "vllm":
+        return _text(_ask(client, f"{root}/version").get("version")), None
+    if engine == "llama-server":
+        build = version_in(engine, str(_ask(client, f"{root}/props").get("build_info", "")))
+        slots = _ask(client, f"{root}/slots", list)
+        told = [slot.get("speculative") for slot in slots if isinstance(slot, Mapping)]
+        return build, any(told) if told else None
+    if engine == "sglang":
+        info = _ask(client, f"{root}/get_server_info")
+        drafts = bool(info["speculative_algorithm"]) if "speculative_algorithm" in info else None
+        return _text(info.get("version")), drafts
+    if engine == "mlx-vlm":
+        return _text(answer.headers.get("server", "").partition("/")[2]), None
+    return None, None
+
+
+def _ask(client: httpx2.Client, url: str, kind: type[Any] = dict) -> Any:
+    """What is there, empty where there is nothing of the kind."""
+    try:
+        found = _json(client.get(url))
+    except httpx2.HTTPError:
+        found = None
+    return found if isinstance(found, kind) else kind()
+
+
+def _json(answer: httpx2.Response) -> Any:
+    try:
+        return answer.json()
+    except ValueError:
+        return None
+
+
+def _text(value: object) -> str | None:
+    return str(value) if value else None
+
+
+def target_of(found: Found, asked: str | None, served: Served) -> str:
+    """The model's name on the server. Raises UsageError where it is not there or not clear."""
+    own = ENGINES[found.engine].own_target
+    names = ", ".join(found.models[:10]) or "none"
+    if asked:
+        if asked not in found.models and not own and found.models:
+            raise UsageError(f"{served.url} has no model {asked!r}: it serves {names}")
+        return asked
+    if own:
+        return own
+    if len(found.models) != 1:
+        raise UsageError(f"{served.url} serves {names}: name one with --target")
+    return found.models[0]

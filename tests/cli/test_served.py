@@ -1,0 +1,197 @@
+"""A served pairing on the command line."""
+
+import json
+import re
+
+import llm
+import pytest
+
+from llm_specdec.pairings import registry
+from tests.support.command_line import run, specdec, write_registry
+from tests.support.receipts import log, logged_receipts
+from tests.support.served import chunk, plays, serving, stream
+
+KEY = "sk-very-secret"
+ANSWERS = {
+    "/v1/models": plays("vllm/01-models"),
+    "/version": plays("vllm/09-version"),
+    "/v1/chat/completions": plays("vllm/04-stream-usage"),
+}
+
+
+@pytest.fixture
+def server():
+    with serving(dict(ANSWERS)) as found:
+        yield found
+
+
+def test_add_says_what_it_found_and_what_it_will_tell(server):
+    said = specdec("add", "big", "--served", server.url, "--alias", "b").printed
+    assert f"big: smol on vllm 0.32.0 at {server.url}" in said
+    assert "engine vllm (by its models' owned_by: vllm); it does not say if it drafts" in said
+    assert "--per-request-spec-decode-metrics" in said
+    pairing = registry.load().pairing("b")
+    assert (pairing.target, pairing.served) == (
+        "smol",
+        registry.Served(server.url, "vllm", "0.32.0"),
+    )
+
+
+def test_v1_may_be_left_out(server):
+    specdec("add", "big", "--served", server.url.removesuffix("/v1"))
+    served = registry.load().pairing("big").served
+    assert served is not None and served.url == server.url
+
+
+def test_a_prompt_leaves_a_receipt_with_the_servers_figures(server):
+    specdec("add", "big", "--served", server.url)
+    assert run("-m", "big", "hello").printed.startswith("The quick brown fox")
+    (receipt,) = logged_receipts()
+    assert receipt["draft"]["accepted"] == 17
+    assert receipt["engine"]["name"] == "vllm"
+    line = specdec("logs").printed
+    assert "acceptance 70.8% of drafted" in line and "vllm 0.32.0" in line
+    assert "served" in specdec("logs", "--table").printed
+    assert "served" in specdec("logs", "--stats").printed
+    assert specdec("logs", "--lane", "served").printed == line
+    assert specdec("cache", "status").exit_code == 0
+
+
+def test_settings_and_profiles_are_as_of_any_pairing(server):
+    specdec("add", "big", "--served", server.url)
+    specdec("set", "big", "top_k=20", "thinking=off")
+    specdec("profile", "set", "big/hot", "temperature=0.9")
+    assert run("-m", "big/hot", "hello").exit_code == 0
+    sent = server.asked[-1][1]
+    assert (sent["top_k"], sent["temperature"]) == (20, 0.9)
+    assert sent["chat_template_kwargs"] == {"enable_thinking": False}
+    assert "lane: served: vllm at" in specdec("explain", "big").printed
+
+
+def test_what_the_engine_cannot_honour_is_refused_before_it_is_asked(server):
+    specdec("add", "big", "--served", server.url)
+    asked = len(server.asked)
+    done = run("-m", "big", "-o", "kv_bits", "8", "hello")
+    assert "vllm cannot honour kv_bits 8 (-o kv_bits)" in done.error
+    assert len(server.asked) == asked
+
+
+def test_list_and_show_have_the_server(server):
+    specdec("add", "big", "--served", server.url)
+    assert re.search(r"^big +served +auto +– +smol", specdec("list").printed, re.MULTILINE)
+    assert f"vllm 0.32.0 at {server.url}" in specdec("show", "big").printed
+    listed = json.loads(specdec("list", "--json").printed)
+    assert listed[0]["served"]["engine"] == "vllm"
+
+
+@pytest.mark.parametrize(
+    "command", [("bench", "big"), ("update", "big"), ("show", "big", "--costs"), ("disable", "big"),
+                ("move", "big", "--target", "x")],
+)  # fmt: skip
+def test_what_needs_files_here_says_so(server, command):
+    specdec("add", "big", "--served", server.url)
+    done = specdec(*command)
+    assert done.exit_code == 2
+    assert f"big is served by {server.url}" in done.error
+
+
+def test_doctor_names_a_server_that_is_there_changed_or_gone(server):
+    specdec("add", "big", "--served", server.url)
+    assert "serves smol; it does not say if it drafts" in specdec("doctor").stdout
+    server.answers["/version"] = plays("vllm/01-models")
+    server.answers["/version"].body = b'{"version": "0.33.0"}'
+    assert "vllm 0.33.0" in specdec("doctor").stdout
+    assert "was 0.32.0 when it was added" in specdec("doctor").stdout
+    server.answers["/v1/models"].body = b'{"data": [{"id": "other"}]}'
+    assert "has no model 'smol': it serves other" in specdec("doctor").stdout
+
+
+def test_doctor_on_a_server_that_is_down(server):
+    specdec("add", "big", "--served", server.url)
+    server.shutdown()
+    server.server_close()
+    done = specdec("doctor")
+    assert done.exit_code == 1
+    assert "cannot be reached" in done.stdout
+    assert f"llm specdec add big --force --served {server.url}" in done.stdout
+
+
+def test_mlx_lm_is_warned_of(server):
+    server.answers["/v1/models"] = plays("mlx_lm/01-models")
+    done = specdec("add", "big", "--served", server.url)
+    assert "--prompt-cache-size 0" in done.stderr
+    assert "--prompt-cache-size 0" in specdec("doctor").stdout
+
+
+def test_a_key_is_in_no_file_and_in_nothing_printed(server):
+    (llm.user_dir() / "keys.json").write_text(json.dumps({"mine": KEY}))
+    said = [specdec("add", "big", "--served", server.url, "--key", "mine")]
+    said += [run("-m", "big", "hello"), specdec("show", "big"), specdec("doctor")]
+    said += [specdec("list", "--json"), specdec("logs", "--json")]
+    assert all(KEY not in done.stdout + done.stderr for done in said)
+    assert server.asked[-1][2]["authorization"] == f"Bearer {KEY}"
+    files = [path for path in llm.user_dir().rglob("*") if path.is_file()]
+    holding = [path.name for path in files if KEY.encode() in path.read_bytes()]
+    assert holding == ["keys.json"]  # where llm keeps it, which shows that the search finds it
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--served", "http://me:pw@host/v1"], "without user, password or query"),
+        (["--served", "host:8000"], "takes an address"),
+        (["--served", "http://h/v1", "--drafter", "none"], "--drafter means nothing with"),
+        (["--target", "x", "--key", "k"], "--key means nothing without"),
+        ([], "give --target, or --served"),
+        (["--served", "http://10.0.0.7/v1", "--key", "k"], "--insecure"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(arguments, words):
+    done = specdec("add", "big", *arguments)
+    assert done.exit_code == 2
+    assert words in done.error
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ('{ url = "http://a:b@h/v1", engine = "vllm" }', "served.url: must be an address"),
+        ('{ url = "http://h/v1", engine = "tgi" }', "served.engine: must be"),
+        ('{ url = "http://h/v1" }', "engine is missing"),
+        ('{ url = "http://h/v1", engine = "vllm", token = "x" }', "unknown key"),
+    ],
+)
+def test_a_wrong_entry_is_named(table, words):
+    write_registry(f'[pairings.big]\ntarget = "t"\nserved = {table}\n')
+    assert words in registry.load().problems["big"]
+
+
+def test_served_runs_are_not_compared_with_local_ones(server):
+    specdec("add", "big", "--served", server.url)
+    run("-m", "big", "hello")
+    log(llm.user_dir() / "logs.db", "local")
+    done = specdec("compare", "big", "local")
+    assert done.exit_code == 1
+    assert "was served: its rates count the network" in done.error
+
+
+def test_two_servers_of_one_host_are_compared(server):
+    specdec("add", "big", "--served", server.url)
+    with serving(dict(ANSWERS)) as other:
+        specdec("add", "big2", "--served", other.url)
+        run("-m", "big", "hello")
+        run("-m", "big2", "hello")
+    done = specdec("compare", "big", "big2")
+    assert done.exit_code == 0, done
+    assert "end-to-end: B" in done.stdout
+
+
+def test_a_chat_goes_on(server):
+    specdec("add", "big", "--served", server.url)
+    server.answers["/v1/chat/completions"] = stream(
+        [chunk({"content": "Hi"}, "stop"), "data: [DONE]"]
+    )
+    run("-m", "big", "hello")
+    run("-c", "and?")
+    roles = [message["role"] for message in server.asked[-1][1]["messages"]]
+    assert roles == ["user", "assistant", "user"]
