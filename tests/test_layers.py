@@ -1,4 +1,4 @@
-"""Who may import whom (DESIGN §11). The order is that of the map in the README."""
+"""Who may import whom. The order is that of the map in the README."""
 
 import ast
 import re

@@ -1,9 +1,9 @@
 """Which tokens may come next: masks over the vocabulary that follow from the text so far.
 
 A constraint lives on the host and is asked with token ids; a pass over draft tokens is under
-way on the device meanwhile. Masks are the last logits transform before truncation and the draw
-(DESIGN §4.3), so a draft stays exact: a draft token that is not allowed has p = 0 at its row, is
-always rejected there, and the residual is drawn from what is allowed.
+way on the device meanwhile. Masks are the last logits processor before truncation and the draw,
+so a draft stays exact: a draft token that is not allowed has p = 0 at its row, is always
+rejected there, and the residual is drawn from what is allowed.
 """
 
 from collections.abc import Sequence

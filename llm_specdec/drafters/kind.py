@@ -46,7 +46,7 @@ class Kind:
 
     # Names
     name: str  # in the registry, in lanes and in receipts
-    files: str = ""  # what a folder that holds such a drafter alone is called
+    files: str = ""  # `Anatomy.kind` of a folder that holds such a drafter alone
     files_words: str = ""  # the same in words
     lane_words: str = ""  # what drafts, where `--drafter` names no files
 
@@ -56,7 +56,7 @@ class Kind:
     has_weights: bool = True
 
     # Limits and defaults
-    sources: tuple[DraftSource, ...]  # who proposes, by name; its own first
+    sources: tuple[DraftSource, ...]  # every `Drafter.source` there is; its own first
     fallback: int = 2  # draft tokens where costs could not be measured
     helped: bool = True  # the table's helper may propose in its place
 

@@ -6,9 +6,15 @@ from llm_specdec.drafters.kind import Kind, NoDrafter
 NONE = NoDrafter()
 HELPER = lookup.KIND  # whose long matches may replace another drafter's proposal
 
-KINDS: dict[str, Kind] = {
-    kind.name: kind for kind in (NONE, lookup.KIND, mtp.KIND, model.KIND, dflash.KIND, foreign.KIND)
-}
+_IN_ORDER = (
+    NONE,
+    lookup.KIND,
+    mtp.KIND,
+    model.KIND,
+    dflash.KIND,
+    foreign.KIND,
+)
+KINDS: dict[str, Kind] = {kind.name: kind for kind in _IN_ORDER}
 
 
 def words() -> tuple[str, ...]:

@@ -66,7 +66,7 @@ class Drafter(Protocol):
     max_draft: int | None  # longest proposal it can make; None: no limit
 
     def start(self, token: int) -> None:
-        """Forget everything; `token` is c[0]."""
+        """Forget everything; `token` is c[0]. This or `load_state` comes before all else."""
         ...
 
     def extend(self, next_tokens: Sequence[int], hidden: Hidden) -> None:
@@ -77,7 +77,8 @@ class Drafter(Protocol):
     @property
     def source(self) -> str:
         """What the next proposal would rest on: `kind`, or a finer name where proposals are
-        not equally good. The policy estimates acceptance for each source apart."""
+        not equally good; always one of the `sources` of its kind. The policy estimates
+        acceptance for each source apart."""
         ...
 
     def ready(self) -> bool:

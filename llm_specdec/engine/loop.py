@@ -1,6 +1,6 @@
 """The one loop for all drafters: propose → verify → accept → rollback → commit.
 
-Invariant (DESIGN §4.2): outside a round the target's cache covers exactly the committed
+Invariant: outside a round the target's cache covers exactly the committed
 tokens but the last, the pending token; at every end, an interrupt too, that holds again.
 """
 

@@ -3,7 +3,7 @@
 Device work is asynchronous, so a split of a round into draft and verify needs a
 synchronisation between them. The first rounds of each draft length and then one in
 SYNC_EVERY are synchronised and give the split; the others contribute their exact total,
-divided in the proportions of the synchronised rounds of the same length (DESIGN §4.8).
+divided in the proportions of the synchronised rounds of the same length.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """How many draft tokens a round asks for.
 
 A policy must not read the clock: with the same seed and the same stored costs a run drafts the
-same lengths, so sampled text can be repeated (DESIGN §4.5).
+same lengths, so sampled text can be repeated.
 """
 
 from collections import defaultdict

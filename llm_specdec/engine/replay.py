@@ -1,7 +1,7 @@
 """Whether a token is what the target gives at the width it was asked with.
 
 In 16 bits a pass over several rows may round otherwise than a pass over one, so a drafted text
-and a plain one may part at a near-tie, and each is the target's own (DESIGN §4.11). No fixed
+and a plain one may part at a near-tie, and each is the target's own. No fixed
 threshold tells that from a fault. A replay does: it reads the same tokens again in passes of the
 same widths, but with no drafter, no acceptance and no cache that anything was left in. A token
 that a replay gives is exact at its width; one that it does not give came from a fault.

@@ -4,7 +4,7 @@ A verify pass gives k + 1 rows at once; row i must see the history as of draft t
 the columns of tokens that occurred can change, so penalties gather those columns, change them
 and put them back: the cost follows the number of distinct tokens, not the vocabulary.
 
-Two scopes (DESIGN §4.3). `card`: repetition over prompt + output, presence and frequency over
+Two scopes. `card`: repetition over prompt + output, presence and frequency over
 the output, whole history; then temperature, top-k, top-p, min-p, the order of the servers that
 cards are written for. `mlx`: all three over the last 20 tokens of prompt + output; then top-p,
 min-p, top-k on the untempered distribution, then temperature: mlx-lm's `make_logits_processors`

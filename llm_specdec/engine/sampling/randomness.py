@@ -1,7 +1,7 @@
 """Random keys that depend on the seed and the position alone.
 
 A draw at a position gets the same numbers whatever was drafted before it, so a run is
-repeated exactly by its seed, streamed or not, and no global state is touched (DESIGN §4.5).
+repeated exactly by its seed, streamed or not, and no global state is touched.
 """
 
 from enum import IntEnum
