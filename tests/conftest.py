@@ -12,6 +12,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 import llm_specdec.engine  # noqa: F401  loads a fast BLAS before any test imports mlx
 from fixtures.build import build, default_folder
+from tests.support.command_line import write_registry
 
 # A shell without job control starts its background jobs deaf to Ctrl-C, and all their children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -35,3 +36,25 @@ def llm_user(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("LLM_USER_PATH", str(folder))
     monkeypatch.delenv("LLM_RAISE_ERRORS", raising=False)  # errors are worded as users see them
     return folder
+
+
+@pytest.fixture
+def pairings(smollm2):
+    """Pairings plain, look and small (profiles hot and mute) of the demo target."""
+    target = smollm2 / "smollm2"
+    write_registry(f"""
+        [pairings.plain]
+        target = "{target}"
+        [pairings.look]
+        target = "{target}"
+        drafter = "lookup"
+        aliases = ["l"]
+        [pairings.small]
+        target = "{target}"
+        drafter = "{smollm2 / "drafters" / "model"}"
+        kind = "model"
+        [pairings.small.profiles.hot]
+        temperature = 0.8
+        [pairings.small.profiles.mute]
+        system = "forbid"
+        """)
