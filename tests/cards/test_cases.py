@@ -3,7 +3,6 @@
 `python -m tests.cards.test_cases [FILE.jsonl]` prints the scores and every difference.
 """
 
-import json
 import sys
 from collections import Counter
 from functools import cache
@@ -12,19 +11,14 @@ from pathlib import Path
 import pytest
 
 from llm_specdec.cards import read
+from tests.support.card_cases import CASES, HANDED, OWN, load
 
-CASES_FILE = Path(__file__).parents[2] / "fixtures/cases/cards.jsonl"
-MINE_FILE = Path(__file__).parent / "cards.jsonl"
 PLACES = {
     "recommended": ("setting", "value", "mode", "repo", "file", "line"),
     "ranges": ("setting", "low", "high", "mode", "repo", "line"),
     "forbidden": ("setting", "repo", "line"),
     "required": ("setting", "value", "repo", "line"),
 }
-
-
-def load(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @cache
@@ -118,7 +112,6 @@ def shares(path):
     return {name: (all_of[name] - lost[name], all_of[name]) for name in all_of}
 
 
-CASES = load(CASES_FILE) + load(MINE_FILE)
 NAMED = pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
 
 
@@ -156,9 +149,7 @@ def test_named_traps_are_avoided(case):
     assert not (values & traps) - wanted
 
 
-@pytest.mark.parametrize(
-    ("path", "least"), [(CASES_FILE, 0.9), (MINE_FILE, 0.8)], ids=["handed", "own"]
-)
+@pytest.mark.parametrize(("path", "least"), [(HANDED, 0.9), (OWN, 0.8)], ids=["handed", "own"])
 def test_most_is_taken_rather_than_shown(path, least):
     taken = sum(taken for taken, _ in shares(path).values())
     assert taken / sum(every for _, every in shares(path).values()) >= least
@@ -199,4 +190,4 @@ def report(path):
 
 
 if __name__ == "__main__":
-    report(Path(sys.argv[1]) if len(sys.argv) > 1 else CASES_FILE)
+    report(Path(sys.argv[1]) if len(sys.argv) > 1 else HANDED)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from llm_specdec.cards import Card, read
 from llm_specdec.cards.front import base_models, body_start
 from llm_specdec.cards.reader import read_text
-from tests.cards.test_cases import CASES
+from tests.support.card_cases import CASES
 
 VOCABULARY = """temperature top_p top-k min_p Temp max_tokens repetition penalty system prompt
     greedy 0.6 1,1 32,768 .95 0 -1 between and to or = : , ; . ? ( ) | - * # > ` ``` ~~ ** $ we

@@ -3,12 +3,11 @@
 import json
 
 import pytest
-from click.testing import CliRunner
-from llm.cli import cli
 
 from llm_specdec import cards
 from llm_specdec.cli.card import describe
-from tests.cards.test_cases import CASES
+from tests.support.card_cases import CASES
+from tests.support.command_line import specdec
 
 CARD = """---
 license: mit
@@ -21,11 +20,6 @@ A repetition penalty between 1.0 and 1.1 is fine.
 """
 
 
-@pytest.fixture(autouse=True)
-def user_path(monkeypatch, tmp_path):
-    monkeypatch.setenv("LLM_USER_PATH", str(tmp_path / "llm"))
-
-
 @pytest.fixture
 def model(tmp_path):
     folder = tmp_path / "wren"
@@ -36,16 +30,16 @@ def model(tmp_path):
 
 
 def run(*arguments):
-    return CliRunner().invoke(cli, ["specdec", "card", *map(str, arguments)])
+    return specdec("card", *arguments)
 
 
 def test_values_stand_below_their_lines(model):
     result = run(model)
     assert result.exit_code == 0
-    assert "README.md:7  We recommend temperature=0.6 in thinking mode" in result.output
-    assert "[thinking] temperature 0.6" in result.output
-    assert "no greedy" in result.output
-    assert "top_p 0.9" in result.output
+    assert "README.md:7  We recommend temperature=0.6 in thinking mode" in result.stdout
+    assert "[thinking] temperature 0.6" in result.stdout
+    assert "no greedy" in result.stdout
+    assert "top_p 0.9" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -66,7 +60,7 @@ def test_no_figure_of_the_output_is_endless(model, text, said):
 
 
 def test_json_carries_everything(model):
-    data = json.loads(run(model, "--json").output)
+    data = json.loads(run(model, "--json").stdout)
     assert {
         "target", "recommended", "ranges", "forbidden", "required", "system_default",
         "disagreements", "effective", "unreadable", "candidates",
@@ -81,8 +75,8 @@ def test_json_carries_everything(model):
 def test_an_unclear_card_ends_in_its_lines(tmp_path):
     (tmp_path / "README.md").write_text("# X\n\nTemperature 0.9 also works.\n")
     result = run(tmp_path)
-    assert "nothing sure: read it yourself, here are the lines" in result.output
-    assert "README.md:3  Temperature 0.9 also works." in result.output
+    assert "nothing sure: read it yourself, here are the lines" in result.stdout
+    assert "README.md:3  Temperature 0.9 also works." in result.stdout
 
 
 def test_a_clear_card_shows_what_it_did_not_take(model):
@@ -92,7 +86,7 @@ def test_a_clear_card_shows_what_it_did_not_take(model):
         "Read these lines yourself (not taken)\n"
         "  README.md:8  A repetition penalty between 1.0 and 1.1 is fine.\n"
         "  README.md:10  We recommend a low temperature if you must.\n"
-    ) in run(model).output
+    ) in run(model).stdout
 
 
 def test_why_gives_every_line_and_its_rule(tmp_path):
@@ -100,7 +94,7 @@ def test_why_gives_every_line_and_its_rule(tmp_path):
         "# X\n\nWe recommend temperature 0.6.\n\nAll scores were measured at temperature 0.2.\n\n"
         "Keep top-k out of harm's way.\n"
     )
-    assert run(tmp_path, "--why").output.splitlines()[1:-1] == [
+    assert run(tmp_path, "--why").stdout.splitlines()[1:-1] == [
         "  taken: name and figure",
         "      README.md:3  We recommend temperature 0.6.",
         "  set aside: benchmark",
@@ -108,7 +102,7 @@ def test_why_gives_every_line_and_its_rule(tmp_path):
         "  shown: advice in words",
         "      README.md:7  Keep top-k out of harm's way.",
     ]
-    lines = json.loads(run(tmp_path, "--json").output)["lines"]
+    lines = json.loads(run(tmp_path, "--json").stdout)["lines"]
     assert [(line["line"], line["outcome"]) for line in lines] == [
         (3, "taken"), (5, "set aside"), (7, "shown"),
     ]  # fmt: skip
@@ -117,13 +111,13 @@ def test_why_gives_every_line_and_its_rule(tmp_path):
 def test_a_folder_without_a_card_is_no_error(tmp_path):
     result = run(tmp_path)
     assert result.exit_code == 0
-    assert "nothing sure: no line names a setting with a figure" in result.output
+    assert "nothing sure: no line names a setting with a figure" in result.stdout
 
 
 def test_a_missing_folder_is_one_line():
     result = run("./gone")
     assert result.exit_code == 1
-    assert result.output.startswith("Error: no folder ./gone")
+    assert result.error.startswith("Error: no folder ./gone")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])

@@ -1,6 +1,6 @@
 """A small local server that serves repositories in the hub's HTTP shape, for recording.
 
-`python -m tests.hub_server` runs the tests of tests/test_hub.py against it, with the real
+`python -m tests.support.hub_server` runs the tests of tests/test_hub.py against it, with the real
 client, and writes their cassettes anew. Replay needs no server.
 """
 
