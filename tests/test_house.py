@@ -20,7 +20,8 @@ def imported(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            module = node.module or ""
+            found |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
     return found
 
 

@@ -27,7 +27,7 @@ from llm_specdec.pairings.registry import Registry
 from llm_specdec.prefix_cache import limits
 from llm_specdec.prefix_cache.folder import Cap, Contents, Folder
 from llm_specdec.receipts import Warm, warm_starts
-from llm_specdec.settings import Size
+from llm_specdec.settings import SIZE
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
@@ -267,9 +267,9 @@ def _bytes(said: str | None) -> int | None:
     if said in (None, "auto"):
         return None
     try:
-        return Size().parse(said)
+        return int(SIZE.parse(said))
     except ValueError:
-        raise UsageError(f"{said!r} is no limit: give {Size.form}, or auto") from None
+        raise UsageError(f"{said!r} is no limit: give {SIZE.form}, or auto") from None
 
 
 def _check_limits(known: Registry, limit: int | None, hot: int | None) -> None:

@@ -13,7 +13,7 @@ from llm_specdec.console.text import echo
 from llm_specdec.errors import CheckFailed, UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import Registry
-from llm_specdec.settings import Duration
+from llm_specdec.settings import DURATION
 
 
 @click.command(name="keep", short_help="Keep models in memory between commands")
@@ -44,11 +44,10 @@ def keep_command(duration: str | None, as_json: bool) -> None:
 
 
 def _checked(duration: str) -> str:
-    form = Duration()
     try:
-        return form.check(duration)
+        return str(DURATION.parse(duration))
     except ValueError:
-        raise UsageError(f"{duration!r} is not {form.form}") from None
+        raise UsageError(f"{duration!r} is not {DURATION.form}") from None
 
 
 def _kept(duration: str) -> str:

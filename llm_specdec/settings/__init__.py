@@ -5,18 +5,7 @@ known    the table of settings, `check` and `parse`
 layers   `resolve`: the value in effect, and all that it shadows
 """
 
-from llm_specdec.settings.forms import (
-    Choice,
-    Duration,
-    Flag,
-    Form,
-    Integer,
-    Object,
-    Size,
-    Text,
-    Texts,
-    seconds,
-)
+from llm_specdec.settings.forms import DURATION, FLAG, SIZE, TEXT, Form, choice, seconds
 from llm_specdec.settings.known import SETTINGS, check, parse
 from llm_specdec.settings.layers import (
     LAYERS,
@@ -30,24 +19,21 @@ from llm_specdec.settings.layers import (
 )
 
 __all__ = [
+    "DURATION",
+    "FLAG",
     "LAYERS",
     "SETTINGS",
+    "SIZE",
+    "TEXT",
     "Against",
-    "Choice",
-    "Duration",
-    "Flag",
     "Form",
-    "Integer",
     "Layer",
-    "Object",
     "Resolution",
     "Resolved",
-    "Size",
-    "Text",
-    "Texts",
     "Value",
     "against_system",
     "check",
+    "choice",
     "parse",
     "resolve",
     "seconds",

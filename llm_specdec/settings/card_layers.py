@@ -87,12 +87,8 @@ def value_of(finding: Finding) -> Any:
     value: Any = finding.value
     if finding.setting == "top_k" and value == -1:
         value = 0  # how vLLM spells off
-    if (
-        isinstance(value, float)
-        and value.is_integer()
-        and isinstance(SETTINGS[finding.setting].form, settings.Integer)
-    ):
-        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # a number of any setting is given back as the setting has it
     return settings.check(finding.setting, value)
 
 

@@ -4,17 +4,17 @@ from typing import Any, NamedTuple
 
 from llm_specdec.errors import UsageError
 from llm_specdec.settings.forms import (
-    Choice,
-    Duration,
-    Flag,
+    DURATION,
+    FLAG,
+    LOGIT_BIAS,
+    OBJECT,
+    TEXT,
+    TEXTS,
+    THINKING,
     Form,
-    Integer,
-    LogitBias,
-    Number,
-    Object,
-    Text,
-    Texts,
-    Thinking,
+    choice,
+    integer,
+    number,
 )
 
 
@@ -28,67 +28,67 @@ class Setting(NamedTuple):
 # The order is the order of every table that lists settings.
 SETTINGS: dict[str, Setting] = {
     "temperature": Setting(
-        Number(0, 5), 0.0, "randomness of sampling; 0 always takes the likeliest token"
+        number(0, 5), 0.0, "randomness of sampling; 0 always takes the likeliest token"
     ),
     "top_p": Setting(
-        Number(0, 1, above=True),
+        number(0, 1, above=True),
         1.0,
         "draw from the likeliest tokens that together reach this probability; 1 is off",
     ),
-    "top_k": Setting(Integer(0, 1_000_000), 0, "draw from this many likeliest tokens; 0 is off"),
+    "top_k": Setting(integer(0, 1_000_000), 0, "draw from this many likeliest tokens; 0 is off"),
     "min_p": Setting(
-        Number(0, 1),
+        number(0, 1),
         0.0,
         "draw from tokens at least this likely, relative to the likeliest; 0 is off",
     ),
     "repetition_penalty": Setting(
-        Number(0, 10, above=True), 1.0, "divide logits of tokens already seen; 1 is off"
+        number(0, 10, above=True), 1.0, "divide logits of tokens already seen; 1 is off"
     ),
     "presence_penalty": Setting(
-        Number(-2, 2), 0.0, "subtract once from logits of tokens already seen; 0 is off"
+        number(-2, 2), 0.0, "subtract once from logits of tokens already seen; 0 is off"
     ),
     "frequency_penalty": Setting(
-        Number(-2, 2), 0.0, "subtract per occurrence from logits of tokens already seen; 0 is off"
+        number(-2, 2), 0.0, "subtract per occurrence from logits of tokens already seen; 0 is off"
     ),
     "penalty_scope": Setting(
-        Choice("card", "mlx"),
+        choice("card", "mlx"),
         "card",
         "what penalties count: card, the whole history; mlx, the last 20 tokens",
     ),
-    "logit_bias": Setting(LogitBias(), {}, "add to the logits of these token ids"),
+    "logit_bias": Setting(LOGIT_BIAS, {}, "add to the logits of these token ids"),
     "max_tokens": Setting(
-        Integer(1, 10_000_000),
+        integer(1, 10_000_000),
         None,
         "longest answer in tokens; by default, what fits into the context",
     ),
-    "stop": Setting(Texts(), [], "end the answer before any of these texts"),
-    "seed": Setting(Integer(0, 2**63 - 1), None, "same seed, same text; random by default"),
+    "stop": Setting(TEXTS, [], "end the answer before any of these texts"),
+    "seed": Setting(integer(0, 2**63 - 1), None, "same seed, same text; random by default"),
     "context": Setting(
-        Integer(16, 100_000_000),
+        integer(16, 100_000_000),
         None,
         "most tokens of prompt and answer; by default, what the model was made for",
     ),
-    "kv_bits": Setting(Choice(2, 3, 4, 5, 6, 8), None, "quantise the KV cache to this many bits"),
+    "kv_bits": Setting(choice(2, 3, 4, 5, 6, 8), None, "quantise the KV cache to this many bits"),
     "thinking": Setting(
-        Thinking(), None, "reasoning: on, off or an effort; by default, as the chat template has it"
+        THINKING, None, "reasoning: on, off or an effort; by default, as the chat template has it"
     ),
     "thinking_budget": Setting(
-        Integer(0, 10_000_000), None, "most tokens of thinking, after which the answer must begin"
+        integer(0, 10_000_000), None, "most tokens of thinking, after which the answer must begin"
     ),
     "system": Setting(
-        Text(),
+        TEXT,
         "allow",
         "allow, forbid, or the text of a default system prompt",
         option=False,  # llm keeps the name for -s
     ),
-    "chat_template_kwargs": Setting(Object(), {}, "more arguments for the chat template"),
-    "draft": Setting(Flag(), True, "false runs the target alone"),
-    "draft_tokens": Setting(Integer(1, 64, "auto"), "auto", "tokens to draft per round"),
+    "chat_template_kwargs": Setting(OBJECT, {}, "more arguments for the chat template"),
+    "draft": Setting(FLAG, True, "false runs the target alone"),
+    "draft_tokens": Setting(integer(1, 64, "auto"), "auto", "tokens to draft per round"),
     "prefix_cache": Setting(
-        Flag(), True, "reuse what an earlier prompt has in common; false reads everything again"
+        FLAG, True, "reuse what an earlier prompt has in common; false reads everything again"
     ),
     "keep_alive": Setting(
-        Duration(),
+        DURATION,
         None,
         "keep the model in memory for so long after an answer (10m, 1h, 0, forever); "
         "by default, as `llm specdec keep` says",

@@ -5,7 +5,7 @@ from llm_specdec.pairings import registry
 from llm_specdec.prefix_cache import limits
 from llm_specdec.prefix_cache.folder import Cap
 from llm_specdec.prefix_cache.limits import GIB, disk_cap, hot_cap
-from llm_specdec.settings import Size
+from llm_specdec.settings import SIZE
 
 
 @pytest.mark.parametrize(
@@ -47,13 +47,13 @@ def test_the_cap_in_memory(limit, memory, nbytes, why):
     [("40GB", 40 * 10**9), ("16GiB", 2**34), ("1.5 tb", 1.5e12), ("0", 0), ("2mib", 2**21)],
 )
 def test_sizes_are_read(text, nbytes):
-    assert Size().parse(text) == nbytes == Size().check(text)
+    assert SIZE.parse(text) == nbytes == SIZE.check(text)
 
 
 @pytest.mark.parametrize("text", ["40", "-4GB", "GB", "4 0GB", "4bit", "1e3GB", "nanGB", "٤GB", ""])
 def test_other_texts_are_no_sizes(text):
     with pytest.raises(ValueError):
-        Size().parse(text)
+        SIZE.parse(text)
 
 
 def test_the_registry_sets_the_limits(tmp_path):

@@ -3,8 +3,11 @@
 import json
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
 
 from llm_specdec import settings
 from llm_specdec.drafters.table import KINDS, NONE, folder_kinds, lanes, words
@@ -61,78 +64,52 @@ class _Wrong(Exception):
         return f"{place}: {'.'.join(self.key)}: {self}"
 
 
-class _Table(settings.Object):
-    """A table of names to tables; what is inside is read by others."""
-
-    form = "a table"
-
-    def check(self, value: object) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise ValueError
-        return value
+# A table of names to tables; what is inside is read by others.
+_TABLE = settings.Form("a table", dict)
+_WORDS = settings.Form("a list of texts", list[Annotated[str, Field(min_length=1)]])
+_REASONS = settings.Form("a table of texts", dict[str, str])
 
 
-class _Words(settings.Texts):
-    form = "a list of texts"
-
-    def check(self, value: object) -> list[str]:
-        if isinstance(value, str):
-            raise ValueError
-        return super().check(value)
-
-
-class _Reasons(_Table):
-    form = "a table of texts"
-
-    def check(self, value: object) -> dict[str, str]:
-        table = super().check(value)
-        if not all(isinstance(text, str) for text in table.values()):
-            raise ValueError
-        return table
-
-
-class _Calibrated(_Table):
+def _calibrated(readings: tuple[str, ...]) -> settings.Form:
     """What calibration found: which hidden states of the target the drafter reads."""
 
-    def __init__(self, readings: list[str]) -> None:
-        self.readings = readings
-        self.form = f"a table with reads = {' or '.join(map(json.dumps, readings))}"
-
-    def check(self, value: object) -> dict[str, Any]:
-        table = super().check(value)
-        if table.get("reads") not in self.readings:
+    def known(table: dict[str, Any]) -> dict[str, Any]:
+        if table.get("reads") not in readings:
             raise ValueError
         return table
 
+    form = f"a table with reads = {' or '.join(map(json.dumps, readings))}"
+    return settings.Form(form, Annotated[dict[str, Any], AfterValidator(known)])
 
-_TOP: dict[str, settings.Form] = {
-    "hide_helpers": settings.Flag(),
-    "keep_alive": settings.Duration(),
-    "cache": _Table(),
-    "pairings": _Table(),
+
+_TOP = {
+    "hide_helpers": settings.FLAG,
+    "keep_alive": settings.DURATION,
+    "cache": _TABLE,
+    "pairings": _TABLE,
 }
-_CACHE: dict[str, settings.Form] = {"limit": settings.Size(), "hot": settings.Size()}
+_CACHE = {"limit": settings.SIZE, "hot": settings.SIZE}
 
 
-def _pairing_forms() -> dict[str, settings.Form]:
-    readings = [reads for kind in KINDS.values() for reads in kind.readings]
+@cache
+def _pairing_forms(kinds: tuple[str, ...], readings: tuple[str, ...]) -> dict[str, settings.Form]:
     return {
-        "target": settings.Text(),
-        "drafter": settings.Text(),
-        "kind": settings.Choice(*lanes()),
-        "drafter_bits": settings.Choice(4, 8),
-        "drafter_group_size": settings.Choice(32, 64, 128),
-        "aliases": _Words(),
-        "enabled": settings.Flag(),
-        "disabled_reason": settings.Text("a text", "(?s).*"),
-        "added": settings.Text(),
-        "fingerprints": _Reasons(),
-        "settings": _Table(),
-        "deviations": _Reasons(),
-        "profiles": _Table(),
-        "card": _Table(),
-        "served": _Table(),
-        "head": _Calibrated(readings),
+        "target": settings.TEXT,
+        "drafter": settings.TEXT,
+        "kind": settings.choice(*kinds),
+        "drafter_bits": settings.choice(4, 8),
+        "drafter_group_size": settings.choice(32, 64, 128),
+        "aliases": _WORDS,
+        "enabled": settings.FLAG,
+        "disabled_reason": settings.Form("a text", str),
+        "added": settings.TEXT,
+        "fingerprints": _REASONS,
+        "settings": _TABLE,
+        "deviations": _REASONS,
+        "profiles": _TABLE,
+        "card": _TABLE,
+        "served": _TABLE,
+        "head": _calibrated(readings),
     }
 
 
@@ -164,7 +141,8 @@ def _pairing(name: str, table: object, text: str, taken: Mapping[str, str]) -> P
     if not isinstance(table, dict):
         raise _Wrong(above, "must be a table")
     _check_name(name, above)
-    fields = _fields(_pairing_forms(), table, above)
+    readings = tuple(reads for kind in KINDS.values() for reads in kind.readings)
+    fields = _fields(_pairing_forms(tuple(lanes()), readings), table, above)
     if "target" not in fields:
         raise _Wrong(above, "target is missing")
     _check_drafter(fields, above)
@@ -214,7 +192,7 @@ def _profile(table: object, above: tuple[str, ...]) -> Profile:
         raise _Wrong(above, "must be a table")
     _check_name(above[-1], above)
     reasons = table.get("deviations", {})
-    deviations = _fields({"deviations": _Reasons()}, {"deviations": reasons}, above)["deviations"]
+    deviations = _fields({"deviations": _REASONS}, {"deviations": reasons}, above)["deviations"]
     said = {key: value for key, value in table.items() if key != "deviations"}
     return Profile(_settings(said, above), deviations)
 
