@@ -20,8 +20,16 @@ import mlx.core as mx
 
 from benchmarks import harness
 from benchmarks.dflash_parity import Silent, load_package_drafter
-from benchmarks.harness import Engine, Stream, interleaved, ours, prompts, rate, rendered
-from benchmarks.peers import peer_model
+from benchmarks.harness import (
+    Engine,
+    Stream,
+    interleaved,
+    ours,
+    peer_model,
+    prompts,
+    rate,
+    rendered,
+)
 from llm_specdec.backends import Tokens
 from llm_specdec.backends.local import sessions
 from llm_specdec.drafters.dflash import drafter as dflash

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+import mlx_lm
 
 from fixtures.build import build, default_folder
 from llm_specdec.backends import Plan, Request, Result, Tokens, local, plan
@@ -20,6 +21,7 @@ from llm_specdec.drafters.table import KINDS
 from llm_specdec.engine.costs import Costs
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.session import Session, Weights
+from llm_specdec.engine.target import Target
 from llm_specdec.pairings.registry import Pairing
 from llm_specdec.settings import resolve
 
@@ -90,6 +92,13 @@ def smol(kind: str = "none", folder: str = "smollm2") -> Session:
 @functools.cache
 def arrays() -> Any:
     return language_model.load(models() / "smollm2").model.parameters()
+
+
+def peer_model(folder: str, ours: Target) -> Any:
+    """(model, tokenizer) by mlx-lm alone, with the arrays that `ours` holds."""
+    model, tokenizer = mlx_lm.load(str(models() / folder), lazy=True)[:2]
+    model.update(ours.model.parameters())
+    return model, tokenizer
 
 
 def rendered(tokenizer: Any, text: str) -> list[int]:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from mlx_lm import load, stream_generate
+from mlx_lm import stream_generate
 from mlx_lm.sample_utils import make_sampler
 
 from benchmarks import harness
@@ -28,22 +28,15 @@ from benchmarks.harness import (
     Timed,
     interleaved,
     ours,
+    peer_model,
     prompts,
     rate,
     rendered,
 )
 from llm_specdec.backends import Tokens
 from llm_specdec.engine.session import Session
-from llm_specdec.engine.target import Target
 
 HOT = 0.8  # temperature
-
-
-def peer_model(folder: str, ours: Target) -> Any:
-    """(model, tokenizer) by mlx-lm alone, with the arrays that `ours` holds."""
-    model, tokenizer = load(str(harness.models() / folder), lazy=True)[:2]
-    model.update(ours.model.parameters())
-    return model, tokenizer
 
 
 def mlx_lm_engine(draft: bool = False, k: int = 2, temperature: float = 0.0) -> Engine:

@@ -5,7 +5,10 @@ import re
 import subprocess
 import sys
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 from llm_specdec.checkpoint import TARGET
 from llm_specdec.drafters.table import KINDS
@@ -15,6 +18,7 @@ PACKAGE = ROOT / "llm_specdec"
 MLX = {"mlx", "mlx_lm", "transformers", "tokenizers"}
 NOT_THE_ENGINES = {"llm", "click", "sqlite3", "tomllib", "tomlkit", "huggingface_hub"}
 TENSORS = r"drafters/\w+/(?!__init__$)"  # whatever lies beside a face, see drafters/__init__.py
+FACES = r"\.drafters\.\w+$"
 DRAFTERS = ROOT / "fixtures" / "drafters"
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -45,9 +49,7 @@ def _imports(node, inside):
         if isinstance(child, ast.Import):
             yield from ((alias.name, inside) for alias in child.names)
         elif isinstance(child, ast.ImportFrom):
-            named = [alias.name for alias in child.names if child.module == PACKAGE.name]
-            yield from ((f"{PACKAGE.name}.{name}", inside) for name in named)
-            yield from [] if named else [(child.module, inside)]
+            yield from ((f"{child.module}.{alias.name}", inside) for alias in child.names)
         else:
             yield from _imports(child, inside or isinstance(child, FUNCTION))
 
@@ -75,6 +77,32 @@ def test_the_map_names_every_module():
 def test_imports_point_down():
     place = {unit: i for i, unit in enumerate(units())}
     assert [(unit, other) for unit, other, _ in within() if place[unit] > place[other]] == []
+
+
+@pytest.mark.parametrize("folder", ["llm_specdec", "fixtures", "benchmarks"])
+def test_modules_import_in_no_circle(folder):
+    """Imports in functions too, but for those by which a drafter's face loads its tensors."""
+    files = {_module(path): path for path in (ROOT / folder).rglob("*.py")}
+    graph = {
+        module: {
+            other
+            for name, inside in _imports(ast.parse(path.read_text()), False)
+            if (other := _nearest(name, files)) not in (None, module)
+            and not (inside and re.search(FACES, module))
+        }
+        for module, path in files.items()
+    }
+    assert any(graph.values())
+    assert len([*TopologicalSorter(graph).static_order()]) == len(files)
+
+
+def _module(path):
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _nearest(name, modules):
+    """The module that an imported name is, or is in."""
+    return next((n for n in (name, name.rpartition(".")[0]) if n in modules), None)
 
 
 def test_mlx_is_imported_by_the_engine_and_by_the_tensors_of_drafters():

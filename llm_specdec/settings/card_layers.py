@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from llm_specdec import settings
 from llm_specdec.cards import Card, Finding, stored
 from llm_specdec.errors import RegistryError, UsageError
-from llm_specdec.settings import SETTINGS, Against, Layer, Resolved, Value
+from llm_specdec.settings.known import SETTINGS, check
+from llm_specdec.settings.layers import Against, Layer, Resolved, Value
 
 if TYPE_CHECKING:
     from llm_specdec.pairings.registry import Pairing
@@ -89,7 +89,7 @@ def value_of(finding: Finding) -> Any:
         value = 0  # how vLLM spells off
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # a number of any setting is given back as the setting has it
-    return settings.check(finding.setting, value)
+    return check(finding.setting, value)
 
 
 def place(finding: Finding) -> str:
