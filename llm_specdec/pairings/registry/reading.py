@@ -114,11 +114,13 @@ def _pairing_forms(kinds: tuple[str, ...], readings: tuple[str, ...]) -> dict[st
 
 
 _SERVED: dict[str, settings.Form] = {
-    "url": settings.Text("an address such as http://host:8000/v1", ADDRESS),
-    "engine": settings.Choice(*ENGINES),
-    "version": settings.Text(),
-    "key": settings.Text(),
-    "insecure": settings.Flag(),
+    "url": settings.Form(
+        "an address such as http://host:8000/v1", Annotated[str, Field(pattern=f"^{ADDRESS}$")]
+    ),
+    "engine": settings.choice(*ENGINES),
+    "version": settings.TEXT,
+    "key": settings.TEXT,
+    "insecure": settings.FLAG,
 }
 
 
