@@ -2,12 +2,14 @@
 
 import json
 import re
+import signal
+import subprocess
 
 import llm
 import pytest
 
 from llm_specdec.pairings import registry
-from tests.support.command_line import run, specdec, write_registry
+from tests.support.command_line import LLM, run, specdec, write_registry
 from tests.support.receipts import log, logged_receipts
 from tests.support.served import chunk, plays, serving, stream
 
@@ -195,3 +197,18 @@ def test_a_chat_goes_on(server):
     run("-c", "and?")
     roles = [message["role"] for message in server.asked[-1][1]["messages"]]
     assert roles == ["user", "assistant", "user"]
+
+
+def test_ctrl_c_closes_the_connection_and_leaves_a_receipt(server):
+    specdec("add", "big", "--served", server.url)
+    lines = [chunk({"content": "word "})] * 600
+    server.answers["/v1/chat/completions"] = stream(lines, pause=0.1)
+    with subprocess.Popen([*LLM, "-m", "big", "hello"], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(5) == b"word "
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 128 + signal.SIGINT
+    assert server.gone.wait(5)
+    (receipt,) = logged_receipts()
+    assert receipt["finish_reason"] == "interrupted"
+    assert receipt["tokens"]["completion"] is None
