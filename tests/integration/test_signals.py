@@ -14,7 +14,7 @@ from tests.support import chains
 from tests.support.command_line import LLM, logged_turns, write_registry
 
 LOOP = ["<|loop|>", "round", " and", " about", ","]
-SOON = 10  # seconds; an idle machine takes less than one
+SOON = 60  # seconds, on a machine as busy as can be; an idle one takes less than one
 # Done, interrupted as llm has it (`Aborted!`), by SIGHUP, by SIGINT, by SIGTERM.
 ENDS = {0, 1, 129, 130, 143, -signal.SIGHUP, -signal.SIGINT, -signal.SIGTERM}
 
@@ -92,5 +92,6 @@ def test_signals_at_any_moment_end_the_process_without_a_crash(llm):
         status, said = end(process)
         assert status in ENDS, said
         assert "terminate called" not in said, said
-        importing = "from .cli import cli" in said  # llm itself, before any command
+        # While Python imports llm, before any command of it runs, Python says what it says.
+        importing = "click" not in said and "llm_specdec" not in said
         assert importing or "Traceback" not in said, said
