@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import signal
 import socket
 import threading
 import time
@@ -115,6 +116,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serving(answers):
+    # An llm prompt in this process leaves it ending on a closed pipe, as shells expect; here it
+    # is the server that writes to clients that went away.
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     server = Server(answers)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
