@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from llm_specdec import hub, receipts
+from llm_specdec.checkpoint import Positions
 from llm_specdec.drafters.table import KINDS, NONE, words
 from llm_specdec.errors import UsageError
 from llm_specdec.pairings.registry import Pairing, Served
@@ -53,18 +54,19 @@ class Plan:
     keep_alive: float | None = 0.0
     served: Served | None = None
 
-    def context(self, native: int) -> int:
-        """Tokens that prompt and answer may have together, of a model made for `native`.
+    def context(self, positions: Positions) -> int:
+        """Tokens that prompt and answer may have together, of a model with these positions.
 
-        Raises UsageError where the setting asks for more.
+        Raises UsageError where the setting asks for positions that there are not.
         """
         context: int | None = self.settings["context"]
-        if context and context > native:
+        most = positions.context
+        if context and context > most and positions.hard:
             raise UsageError(
-                f"context {context} ({self.sources['context']}) is more than the {native} tokens "
-                f"that the model was made for: set at most {native}"
+                f"context {context} ({self.sources['context']}) is more than the {most} positions "
+                f"that the model has: set at most {most}"
             )
-        return context or native
+        return context or most
 
 
 def plan(

@@ -126,8 +126,8 @@ class Sessions:
     @property
     def context(self) -> int:
         """Tokens that prompt and answer may have together."""
-        native: int = self._loaded[self._baseline].session.target.context
-        return self._plans[self._baseline].context(native)
+        positions = self._loaded[self._baseline].session.target.positions
+        return self._plans[self._baseline].context(positions)
 
     def encode(self, text: str) -> list[int]:
         """A user message as prompt tokens, through the target's chat template."""

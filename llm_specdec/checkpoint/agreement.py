@@ -4,7 +4,7 @@ mlx-lm builds a model as its config says and compares it with the weights afterw
 that promises ten million layers would have taken all memory by then.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from llm_specdec.checkpoint import caches, weights
@@ -47,7 +47,7 @@ def problem(config: Mapping[str, Any], text: Mapping[str, Any], trunk: Mapping[s
 def _embedding_problem(
     config: Mapping[str, Any], text: Mapping[str, Any], trunk: Mapping[str, Tensor]
 ) -> str:
-    names = [name for name in trunk if _is_embedding(name)]
+    names = embeddings(trunk)
     if len(names) != 1:
         return ""
     (name,) = names
@@ -61,6 +61,11 @@ def _embedding_problem(
     if hidden and width != hidden:
         return f"hidden_size is {hidden:,}, and the embedding is {width:,} wide"
     return ""
+
+
+def embeddings(tensors: Iterable[str]) -> list[str]:
+    """Names of the tensors that may be the language model's embedding of tokens."""
+    return [name for name in tensors if weights.is_text(name) and _is_embedding(name)]
 
 
 def _is_embedding(name: str) -> bool:

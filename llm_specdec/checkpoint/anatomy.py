@@ -12,6 +12,8 @@ from llm_specdec.checkpoint import agreement, caches, weights
 from llm_specdec.checkpoint import tokenizer as tokenizers
 from llm_specdec.checkpoint.contents import CheckpointFiles
 from llm_specdec.checkpoint.files import Tensor, read_json, unknown_shards
+from llm_specdec.checkpoint.positions import Positions, positions_of
+from llm_specdec.checkpoint.vocabulary import Vocabulary, vocabulary_of
 from llm_specdec.errors import CheckpointError
 
 TARGET = "target"  # the kind of a folder that holds a language model
@@ -43,7 +45,6 @@ class Anatomy:
     vocab_size: int  # as padded in the config; what counts is the tokenizer
     tied_embeddings: bool
     caches: tuple[caches.CacheShape, ...] | None  # None: decided when loaded
-    native_context: int | None
     weight_bytes: int  # in memory as the language model, without what lies apart
     pass_bytes: int  # read by one decoding pass
     output_bytes: int  # of these, the output head
@@ -63,9 +64,25 @@ class Anatomy:
         return []
 
     @cached_property
+    def positions(self) -> Positions:
+        return positions_of(self.contents.text, self.contents.tensors)
+
+    @cached_property
     def tokenizer(self) -> tokenizers.TokenizerFacts | None:
-        """Read when first asked for: the file can be large. Raises CheckpointError."""
-        return tokenizers.facts(self.folder)
+        """Raises CheckpointError."""
+        special = tokenizers.special_ids(self.folder, self.vocabulary.ends)
+        return tokenizers.facts(self.folder, self._tokenizer_file, special)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """Raises CheckpointError."""
+        tokens = tokenizers.token_ids(self.folder, self._tokenizer_file)
+        return vocabulary_of(self.contents, tokens)
+
+    @cached_property
+    def _tokenizer_file(self) -> dict[str, Any]:
+        """Read when first asked for: it can be large."""
+        return tokenizers.read(self.folder)
 
     @cached_property
     def kv_bytes_per_token(self) -> int | None:
@@ -135,7 +152,6 @@ def anatomy_of(
         vocab_size=text.get("vocab_size") or 0,
         tied_embeddings=tied,
         caches=found,
-        native_context=text.get("max_position_embeddings"),
         weight_bytes=sum(tensor.nbytes for tensor in trunk.values()),
         pass_bytes=weights.pass_bytes(text, trunk, tied),
         output_bytes=weights.output_bytes(trunk, tied),

@@ -7,6 +7,7 @@ from typing import Any
 
 from llm_specdec import files
 from llm_specdec.checkpoint.files import TEMPLATE_LIMIT, TOKENIZER_LIMIT, read_json
+from llm_specdec.checkpoint.vocabulary import TokenIds, generation_config
 from llm_specdec.errors import CheckpointError
 
 # Words in a chat template → the tool format, by mlx-lm's names for its tool parsers.
@@ -39,25 +40,49 @@ class TokenizerFacts:
     tools: str | None
 
 
-def facts(folder: Path) -> TokenizerFacts | None:
-    """What the folder's tokenizer is; None when it has none. Raises CheckpointError."""
-    data = read_json(folder / "tokenizer.json", TOKENIZER_LIMIT)
+def read(folder: Path) -> dict[str, Any]:
+    """The folder's tokenizer.json, which can be large; {} where it has none. Raises
+    CheckpointError."""
+    return read_json(folder / "tokenizer.json", TOKENIZER_LIMIT)
+
+
+def facts(
+    folder: Path, data: dict[str, Any], special_ids: dict[str, tuple[int, ...]]
+) -> TokenizerFacts | None:
+    """What the folder's tokenizer is; None when it has none. data: as `read` gives it. Raises
+    CheckpointError."""
     template = chat_template(folder)
     if not data:
         other = next((n for n in ("tokenizer.model", "vocab.json") if (folder / n).is_file()), None)
         if other is None:
             return None
-        return TokenizerFacts(other, 0, 0, _special_ids(folder), bool(template), None, None)
+        return TokenizerFacts(other, 0, 0, special_ids, bool(template), None, None)
     ids = _ids(data)
     return TokenizerFacts(
         str(_model(data).get("type") or "unknown"),
         len(ids),
         max(ids.values(), default=0),
-        _special_ids(folder),
+        special_ids,
         bool(template),
         _thinking(template),
         _tools(template),
     )
+
+
+def token_ids(folder: Path, data: dict[str, Any]) -> TokenIds:
+    """data: as `read` gives it. Raises CheckpointError."""
+    ids = _ids(data)
+    return TokenIds({*ids.values()}, ids.get(_own_end(folder)))
+
+
+def _own_end(folder: Path) -> str:
+    """The tokenizer's own end token as text, "" where its files name none."""
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        found = read_json(folder / name).get("eos_token")
+        text = found.get("content") if isinstance(found, dict) else found
+        if isinstance(text, str) and text:
+            return text
+    return ""
 
 
 def chat_template(folder: Path) -> str:
@@ -98,25 +123,16 @@ def _tools(template: str) -> str | None:
     )
 
 
-def _special_ids(folder: Path) -> dict[str, tuple[int, ...]]:
-    """bos, eos and pad ids; generation_config wins over config, as at run time."""
-    config, generation = read_json(folder / "config.json"), _generation(folder)
+def special_ids(folder: Path, ends: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """bos, eos and pad ids. ends: those that end an answer."""
+    config = read_json(folder / "config.json")
     text = config.get("text_config")
-    merged = {**config, **(text if isinstance(text, dict) else {}), **generation}
-    found = {}
-    for name in ("bos", "eos", "pad"):
-        value = merged.get(f"{name}_token_id")
-        ids = value if isinstance(value, list) else [value]
-        if whole := tuple(i for i in ids if isinstance(i, int)):
-            found[name] = whole
-    return found
-
-
-def _generation(folder: Path) -> dict[str, Any]:
-    try:
-        return read_json(folder / "generation_config.json")
-    except CheckpointError:
-        return {}  # the card reader reports it; nothing here depends on it
+    nested = text if isinstance(text, dict) else {}
+    merged = {**config, **nested, **generation_config(folder)}
+    said = {"bos": merged.get("bos_token_id"), "eos": [*ends], "pad": merged.get("pad_token_id")}
+    found = {name: value if isinstance(value, list) else [value] for name, value in said.items()}
+    whole = {name: tuple(i for i in ids if isinstance(i, int)) for name, ids in found.items()}
+    return {name: ids for name, ids in whole.items() if ids}
 
 
 def _list(value: Any) -> list[Any]:

@@ -83,7 +83,7 @@ def _misfits(pairing: Pairing, target: Anatomy, drafter: Anatomy | None) -> Find
 
 def _space(pairing: Pairing, target: Anatomy, drafter: Anatomy | None) -> Findings:
     context = settings.resolve(pairing).values["context"]
-    full = context or target.native_context or memory.STEP
+    full = context or target.positions.native or memory.STEP
 
     def fits(tokens: int) -> bool:
         need = memory.estimate(

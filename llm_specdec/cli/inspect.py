@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from llm_specdec import memory
-from llm_specdec.checkpoint import TARGET, Anatomy
+from llm_specdec.checkpoint import TARGET, Anatomy, Vocabulary
 from llm_specdec.cli.inspect_text import lines
 from llm_specdec.cli.output import print_json
 from llm_specdec.console.text import echo
@@ -106,21 +106,33 @@ def describe(found: Anatomy) -> dict[str, Any]:
         "hidden_size": found.hidden_size,
         "layers": found.layers,
         "vocab_size": found.vocab_size,
+        "vocabulary": _vocabulary(found.vocabulary) if found.kind == TARGET else None,
         "tied_embeddings": found.tied_embeddings,
         **{key: told for kind in KINDS.values() for key, told in kind.inspected(found).items()},
         "caches": None
         if found.caches is None
         else [{"kind": layer.kind, "window": layer.window} for layer in found.caches],
         "tokenizer": tokenizer and asdict(tokenizer),
-        "native_context": found.native_context,
+        "native_context": found.positions.native,
+        "context_is_hard": found.positions.hard,
         "weight_bytes": found.weight_bytes,
         "kv_bytes_per_token": found.kv_bytes_per_token,
-        "notes": list(found.notes),
+        "notes": [*found.notes, *(found.vocabulary.notes if found.kind == TARGET else ())],
+    }
+
+
+def _vocabulary(found: Vocabulary) -> dict[str, Any]:
+    return {
+        "rows": found.rows,
+        "last_id": found.size - 1,
+        "holes": len(found.holes),
+        "beyond_rows": len(found.beyond),
+        "ends": list(found.ends),
     }
 
 
 def _memory(target: Anatomy, drafter: Anatomy | None, context: int | None) -> dict[str, Any]:
-    full = context or target.native_context or CONTEXTS[-1]
+    full = context or target.positions.native or CONTEXTS[-1]
     limit = memory.budget()
 
     def need(tokens: int) -> int:

@@ -60,7 +60,7 @@ def _described(found: dict[str, Any], configured: int | None = None) -> list[str
         **{label: said for each in KINDS.values() for label, said in each.rows(found).items()},
         "caches": _caches(found["caches"]),
         "tokenizer": _tokenizer(found["tokenizer"]),
-        "context": _context(found["native_context"], configured),
+        "context": _context(found, configured),
         "weights": gigabytes(found["weight_bytes"]),
         "KV per token": _kv(found["kv_bytes_per_token"]),
     }
@@ -70,8 +70,11 @@ def _described(found: dict[str, Any], configured: int | None = None) -> list[str
     return [found["name"], *(_row(*row) for row in rows.items()), *notes]
 
 
-def _context(native: int | None, configured: int | None) -> str:
+def _context(found: dict[str, Any], configured: int | None) -> str:
+    native = found["native_context"]
     said = f"{native:,} native" if native else "unknown"
+    if found["context_is_hard"]:
+        said += ", and no position beyond"
     return f"{said}, {configured:,} configured" if configured not in (None, native) else said
 
 

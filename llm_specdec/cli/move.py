@@ -99,7 +99,7 @@ def _what_differs(before: str, after: str) -> str:
         "hidden size": (old.hidden_size, new.hidden_size),
         "vocabulary": (old.vocab_size, new.vocab_size),
         "precision": (_precision(old), _precision(new)),
-        "context": (old.native_context, new.native_context),
+        "context": (old.positions.native, new.positions.native),
     }
     said = [f"{what} was {a}, is {b}" for what, (a, b) in figures.items() if a != b]
     return ", ".join(said) or "of the same shape, with other weights or another tokenizer"

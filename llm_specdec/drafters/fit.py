@@ -65,8 +65,8 @@ def objection(target: Anatomy) -> str | None:
 
 
 def warnings(target: Anatomy, drafter: Anatomy | None) -> list[str]:
-    """What is allowed but will probably not pay."""
-    found = []
+    """What is allowed but will not work with every prompt, or probably not pay."""
+    found = [*target.vocabulary.warnings]
     if drafter is not None and (said := objection(target)):
         found.append(said)
     cost = draft_cost(target, drafter)

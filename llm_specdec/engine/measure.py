@@ -56,7 +56,7 @@ def measure(
 
 def contexts(target: Target) -> tuple[int, int]:
     """The short and the long context, in tokens, of a target that may know no long ones."""
-    return CONTEXTS[0], min(CONTEXTS[1], max(target.context - 64, CONTEXTS[0] + 1))
+    return CONTEXTS[0], min(CONTEXTS[1], max(target.positions.context - 64, CONTEXTS[0] + 1))
 
 
 def costs(loaded: Loaded, parts: Mapping[str, Curve]) -> Costs:

@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import logging
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -11,16 +10,14 @@ from typing import Any
 import mlx.core as mx
 from mlx.nn.layers.base import Module
 from mlx.nn.layers.quantized import quantize
-from mlx_lm.utils import _get_classes, load_config, load_model, load_tokenizer
+from mlx_lm.utils import _get_classes, load_model
 
-from llm_specdec.checkpoint import files
+from llm_specdec.checkpoint import Positions, Vocabulary, positions_of
 from llm_specdec.engine.hardware import eager_dispatch, skinny_matmul
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.taps import evaluate, modules_of, trunk
+from llm_specdec.engine.tokenizer import tokenizer_of, vocabulary_of
 from llm_specdec.errors import CheckpointError, UnsupportedError
-
-# The context is checked by the caller, who can say what to do about it.
-logging.getLogger("transformers.tokenization_utils_base").setLevel(logging.ERROR)
 
 ModelClasses = Callable[[dict[str, Any]], tuple[type[Module], type]]
 EMBEDDING_NAMES = ("embed_tokens", "embeddings", "word_embeddings", "tok_embeddings", "wte")
@@ -29,12 +26,22 @@ EMBEDDING_NAMES = ("embed_tokens", "embeddings", "word_embeddings", "tok_embeddi
 class Target:
     """A causal language model of mlx-lm.
 
+    vocabulary: ids that have no token get no chance; None: all have.
+
     Source: mlx_lm.utils.load_model; `model(tokens (1, n), cache=…) → logits (1, n, vocab)`.
     """
 
-    def __init__(self, model: Module, config: dict[str, Any], folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        model: Module,
+        config: dict[str, Any],
+        folder: Path | None = None,
+        vocabulary: Vocabulary | None = None,
+    ) -> None:
         self.model, self.config, self.folder = model, config, folder
+        self.vocabulary = vocabulary
         self._narrow: Any = None  # the beginning of the output matrix, see `_first_rows`
+        self._tokenless = _tokenless(vocabulary)
 
     @property
     def tokenizer(self) -> Any:
@@ -44,13 +51,14 @@ class Target:
 
     @functools.cached_property
     def vocab_size(self) -> int:
-        """Columns of the logits, padding included. Only a graph is built, nothing computed."""
-        return int(self.model(mx.array([[0]])).shape[-1])
+        """Columns of the logits, up to the last that has a token. Only a graph is built, nothing
+        computed."""
+        columns = int(self.model(mx.array([[0]])).shape[-1])
+        return min(columns, self.vocabulary.size) if self.vocabulary else columns
 
     @property
-    def context(self) -> int:
-        """Tokens the model was made for."""
-        return _context(self.config)
+    def positions(self) -> Positions:
+        return self.vocabulary.positions if self.vocabulary else positions_of(self.config, {})
 
     def forward(self, tokens: mx.array, cache: RollbackCache) -> mx.array:
         """Run one pass over `tokens` (n,) after what `cache` covers; lazily (n, vocab)."""
@@ -61,7 +69,7 @@ class Target:
         except BaseException:  # an interrupt too: early layers are ahead of late ones
             cache.rollback(cache.length - n)
             raise
-        return logits[0]
+        return self._possible(logits[0])
 
     def embed(self, tokens: mx.array) -> mx.array:
         """Input embeddings, (n,) → (n, hidden)."""
@@ -73,8 +81,14 @@ class Target:
         the first `rows` tokens where that is given."""
         matrix = self._first_rows(rows)
         tied = self._output_matrix is self._embedding
-        logits: mx.array = matrix.as_linear(hidden) if tied else matrix(hidden)
-        return logits
+        return self._possible(matrix.as_linear(hidden) if tied else matrix(hidden))
+
+    def _possible(self, logits: mx.array) -> mx.array:
+        """Logits (n, columns) without a chance for what has no token."""
+        logits = logits[:, : self.vocab_size]  # a view
+        if self._tokenless is None:
+            return logits
+        return mx.where(self._tokenless[: logits.shape[1]], -mx.inf, logits)
 
     def _first_rows(self, rows: int | None) -> Any:
         """The output matrix, or the beginning of it: a view, no copy."""
@@ -107,15 +121,27 @@ class Target:
         return matrices[0] if matrices else self._embedding
 
 
+def _tokenless(vocabulary: Vocabulary | None) -> mx.array | None:
+    """Which ids are holes, (size,) bool; None where none is."""
+    if vocabulary is None or not vocabulary.holes:
+        return None
+    found = mx.zeros((vocabulary.size,), dtype=mx.bool_)
+    found[mx.array(vocabulary.holes)] = True
+    mx.eval(found)
+    return found
+
+
 def load(
     folder: Path,
     bits: int | None = None,
     group_size: int = 64,
     apart: frozenset[str] = frozenset(),
+    vocabulary: Vocabulary | None = None,
 ) -> Target:
     """Load weights into memory; with `bits` the matrices are quantised, as for a drafter.
 
-    apart: names of tensors in the files that are no part of the language model.
+    apart: names of tensors in the files that are no part of the language model. vocabulary:
+    of a drafter, its target's; None: the one of the folder.
     Raises: CheckpointError, UnsupportedError (no such architecture in mlx-lm).
     """
     try:
@@ -139,7 +165,7 @@ def load(
     skinny_matmul.rearrange(model)
     eager_dispatch.launch_layers(model)
     evaluate(model)
-    return Target(model, config, folder)
+    return Target(model, config, folder, vocabulary or vocabulary_of(folder))
 
 
 def _quantise(model: Module, bits: int, group_size: int) -> None:
@@ -166,31 +192,3 @@ def _without(names: frozenset[str]) -> ModelClasses:
         return (type(cls.__name__, (cls,), namespace) if names else cls), args
 
     return classes
-
-
-def context_of(folder: Path) -> int:
-    """Tokens the model in a folder was made for, its weights left alone.
-
-    Raises: CheckpointError.
-    """
-    return _context(files.read_config(folder / "config.json"))
-
-
-def _context(config: dict[str, Any]) -> int:
-    return int((config.get("text_config") or config).get("max_position_embeddings", 1 << 17))
-
-
-@functools.cache
-def tokenizer_of(folder: Path) -> Any:
-    """mlx-lm's TokenizerWrapper, with the end tokens that the model's config names.
-
-    Raises: CheckpointError.
-    """
-    files.check_folder(folder)
-    files.read_config(folder / "config.json")
-    try:
-        config = load_config(folder)
-        return load_tokenizer(folder, eos_token_ids=config.get("eos_token_id"))
-    except Exception as error:  # transformers and tokenizers raise what they like
-        why = textwrap.shorten(str(error), 300, placeholder=" …")
-        raise CheckpointError(f"{folder}: its tokenizer does not load: {why}") from error

@@ -39,7 +39,14 @@ def choose(found: Registry, target: str, drafter: str, *, force: bool = False) -
     if problems := fit.target_problems(anatomy):
         raise UnsupportedError(problems[0])
     name = as_stored(target)
-    choice = Choice(name, drafter, drafter, "as asked", {"target": fingerprint(folder)})
+    choice = Choice(
+        name,
+        drafter,
+        drafter,
+        "as asked",
+        {"target": fingerprint(folder)},
+        warnings=[*anatomy.vocabulary.warnings],
+    )
     if drafter == "auto":
         return _automatic(choice, anatomy, found)
     if drafter in words():

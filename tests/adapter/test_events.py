@@ -8,7 +8,7 @@ import pytest
 from llm.parts import ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
 from llm_specdec.console import notices
-from llm_specdec.engine import target
+from llm_specdec.engine import tokenizer as tokenizers
 from tests.support import chains
 from tests.support.command_line import run_process, write_registry
 
@@ -142,7 +142,7 @@ def test_history_leaves_thinking_to_the_template(models, checkpoints):
     second.text()
     spoken = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nIt is 🐼 indeed! <|im_end|>\n"
     spoken += "<|im_start|>user\nhi again<|im_end|>\n<|im_start|>assistant\n<|ask|>"
-    tokenizer = target.tokenizer_of(checkpoints / "chain")
+    tokenizer = tokenizers.tokenizer_of(checkpoints / "chain")
     assert tokens(second)["prompt"] == len(tokenizer.encode(spoken))
 
 

@@ -8,6 +8,7 @@ import pydantic
 import pytest
 
 from llm_specdec.backends import Event, Plan, Request, ToolCall, lane_of, plan
+from llm_specdec.checkpoint import Positions
 from llm_specdec.errors import HubError, UsageError
 from llm_specdec.pairings.registry import Pairing
 from llm_specdec.settings import resolve
@@ -19,17 +20,19 @@ def planned(pairing=None, **options):
     return plan(pairing, None, resolve(pairing, None, options=options))
 
 
-def test_the_context_is_the_setting_and_never_more_than_the_model_was_made_for():
-    assert planned().context(8192) == 600
-    assert planned(context=8192).context(8192) == 8192
-    with pytest.raises(UsageError, match=r"context 8193 \(-o context\) is more than the 8192"):
-        planned(context=8193).context(8192)
+def test_the_context_is_the_setting_and_never_more_than_the_positions_there_are():
+    assert planned().context(Positions(8192)) == 600
+    assert planned(context=8193).context(Positions(8192)) == 8193
+    table = Positions(512, hard=True)
+    assert planned(context=512).context(table) == 512
+    with pytest.raises(UsageError, match=r"context 513 \(-o context\) is more than the 512"):
+        planned(context=513).context(table)
     with pytest.raises(UsageError, match=r"context 600 \(specdec.toml\)"):
-        planned().context(512)
+        planned().context(table)
 
 
 def test_without_a_setting_the_context_is_the_models_own():
-    assert planned(Pairing("p", ".")).context(512) == 512
+    assert planned(Pairing("p", ".")).context(Positions(512)) == 512
 
 
 @pytest.mark.parametrize(

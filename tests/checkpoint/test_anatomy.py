@@ -34,7 +34,7 @@ def test_plain_llama_gives_its_figures(tmp_path):
     assert found.quantisation is None
     assert found.kv_bytes_per_token == 2 * (32 + 32) * 2
     assert found.tokenizer.vocabulary == 4
-    assert found.native_context == 512
+    assert found.positions.native == 512
 
 
 def test_reading_imports_no_mlx(tmp_path):
@@ -77,7 +77,7 @@ def test_nested_text_config_leaves_vision_out(tmp_path):
     write_safetensors(tmp_path / "model.safetensors", shapes | vision)
     found = read(tmp_path)
     plain = read(write_model(tmp_path / "plain"))
-    assert (found.hidden_size, found.native_context, len(found.caches)) == (64, 4096, 2)
+    assert (found.hidden_size, found.positions.native, len(found.caches)) == (64, 4096, 2)
     assert found.weight_bytes == plain.weight_bytes
     left = "text alone is read: its image or audio part stays on disk"
     assert (found.notes, plain.notes) == ((left,), ())

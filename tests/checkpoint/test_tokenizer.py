@@ -6,7 +6,8 @@ from tests.support.checkpoints import tokenizer_json, write_json
 
 
 def facts(folder):
-    return tokenizer.facts(folder)
+    data = tokenizer.read(folder)
+    return tokenizer.facts(folder, data, tokenizer.special_ids(folder, (3, 2)))
 
 
 def differences(tmp_path, first, second):

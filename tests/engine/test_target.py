@@ -43,6 +43,8 @@ def test_a_config_that_lacks_a_field_is_one_line(tmp_path, field):
 def test_a_target_loaded_by_one_thread_runs_on_another(tmp_path, kind):
     """Scaled rope frequencies are no parameters; lazy ones are tied to the loading thread."""
     scaling = {"rope_type": kind, "factor": 8.0, "original_max_position_embeddings": 64}
+    if kind == "llama3":
+        scaling |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
     zoo.write("llama", tmp_path, rope_scaling=scaling)
     target = targets.load(tmp_path)
     found = []

@@ -18,7 +18,7 @@ from llm.parts import (
 )
 from transformers import AutoTokenizer
 
-from llm_specdec.engine import target
+from llm_specdec.engine import tokenizer as tokenizers
 from llm_specdec.errors import UsageError
 from llm_specdec.prompting import chat
 from llm_specdec.prompting.sections import HEADER, REASONING, TEXT, sections_of
@@ -106,7 +106,7 @@ def prompt(messages, tools=()):
 def rendered(folder, messages, tools=(), **values):
     found = chat.messages_for(prompt(messages, tools), None)
     offered = chat.tools_for(prompt(messages, tools))
-    return chat.render(target.tokenizer_of(folder), found, PLAIN | values, offered)
+    return chat.render(tokenizers.tokenizer_of(folder), found, PLAIN | values, offered)
 
 
 @pytest.mark.parametrize("tools", [[], [TOOL]], ids=["", "tools"])
@@ -162,7 +162,7 @@ def test_what_a_template_refuses_is_said_in_its_words(folders):
 def test_the_opening_says_which_section_comes_first(folders, family, values, opening, section):
     found = rendered(folders / family, [user("Hi <think>")], **values)
     assert found.opening == opening
-    tokenizer = target.tokenizer_of(folders / family)
+    tokenizer = tokenizers.tokenizer_of(folders / family)
     sections = sections_of(tokenizer, tools=False)
     assert TextStream(tokenizer.detokenizer, [], sections, found.opening).section == section
 
@@ -172,7 +172,7 @@ def test_a_template_that_can_be_told_of_a_budget_is(tmp_path):
     chains.write_tokenizer(tmp_path / "told", [], told)
     (tmp_path / "told" / "config.json").write_text("{}")
     found = rendered(tmp_path / "told", [user("Hi")], thinking_budget=50)
-    assert target.tokenizer_of(tmp_path / "told").decode(found.tokens) == "Hi 50"
+    assert tokenizers.tokenizer_of(tmp_path / "told").decode(found.tokens) == "Hi 50"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_template_that_can_be_told_of_a_budget_is(tmp_path):
     ],
 )
 def test_calls_are_read_where_there_is_a_parser(folders, family, said, calls):
-    tokenizer = target.tokenizer_of(folders / family)
+    tokenizer = tokenizers.tokenizer_of(folders / family)
     sections = sections_of(tokenizer, tools=True)
     assert (sections.parse is not None) == calls
     text = TextStream(tokenizer.detokenizer, [], sections)

@@ -10,7 +10,7 @@ from llm_specdec.backends.events import Request
 from llm_specdec.backends.local.loading import admit
 from llm_specdec.backends.planning import Plan
 from llm_specdec.constraints import schemas
-from llm_specdec.engine.target import context_of
+from llm_specdec.engine.tokenizer import vocabulary_of
 from llm_specdec.errors import ContextError, UsageError
 from llm_specdec.prompting import chat
 from llm_specdec.prompting.sections import Sections, sections_of
@@ -36,10 +36,11 @@ def prepare(
     """Raises UsageError, ContextError, ResourceError, UnsupportedError, and KeyboardInterrupt
     once `cancelled` says so."""
     if request.tokens:
-        return of_tokens(request, _room(plan, request, len(request.tokens)))
+        return of_tokens(plan, request, _room(plan, request, len(request.tokens)))
     grammar = _grammar(request)
     sections = sections_of(tokenizer, bool(request.tools))
     rendered = _rendered(plan, request, tokenizer, cancelled)
+    _check_ids(plan, rendered.tokens)
     if request.tools:
         _check_tools(request, sections)
     return Prepared(
@@ -53,9 +54,32 @@ def prepare(
     )
 
 
-def of_tokens(request: Request, max_tokens: int) -> Prepared:
-    """A prompt that is token ids."""
+def of_tokens(plan: Plan, request: Request, max_tokens: int) -> Prepared:
+    """A prompt that is token ids. Raises UsageError."""
+    _check_ids(plan, request.tokens)
     return Prepared(request.tokens, max_tokens, _grammar(request), request.ignore_eos)
+
+
+def stretched(plan: Plan) -> str | None:
+    """What to say where the context setting goes beyond what the model was made for."""
+    native, context = vocabulary_of(Path(plan.target)).positions.native, plan.settings["context"]
+    if not (native and context and context > native):
+        return None
+    return (
+        f"context {context} is more than the {native} tokens that the model was made for: "
+        "what it writes beyond them may be worthless"
+    )
+
+
+def _check_ids(plan: Plan, tokens: Sequence[int]) -> None:
+    """What the model has no row for would be read from somewhere in memory."""
+    vocabulary = vocabulary_of(Path(plan.target))
+    token = vocabulary.missing(tokens)
+    if token is not None:
+        raise UsageError(
+            f"the prompt has a token of id {token}, and the model's embedding has "
+            f"{vocabulary.rows} rows: leave that text out, or use a build with its own tokenizer"
+        )
 
 
 def _grammar(request: Request) -> str | None:
@@ -84,13 +108,14 @@ def _check_tools(request: Request, sections: Sections) -> None:
 def _room(plan: Plan, request: Request, prompt_tokens: int) -> int:
     """Tokens that the answer may have. Raises ContextError, and ResourceError where prompt
     and max_tokens (at least a short answer) do not fit into memory."""
-    native = context_of(Path(plan.target))
-    context = plan.context(native)
+    positions = vocabulary_of(Path(plan.target)).positions
+    context = plan.context(positions)
     room = context - prompt_tokens
     if room < 1:
+        higher = context < positions.context
         raise ContextError(
             f"the prompt has {prompt_tokens} tokens, the context of {plan.model_id} {context}: "
-            f"shorten it{', or raise the context setting' if context < native else ''}"
+            f"shorten it{', or raise the context setting' if higher else ''}"
         )
     longest: int | None = request.max_tokens or plan.settings["max_tokens"]
     admit(plan, prompt_tokens + (longest or memory.STEP))

@@ -21,7 +21,7 @@ from llm_specdec.engine.outcome import Outcome
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.engine.session import Session
-from llm_specdec.engine.target import tokenizer_of
+from llm_specdec.engine.tokenizer import tokenizer_of
 from llm_specdec.errors import UsageError
 from llm_specdec.prompting import rendering
 from llm_specdec.prompting.sections import TEXT, Sections
@@ -38,6 +38,8 @@ def execute(plan: Plan, request: Request, cancelled: Callable[[], bool]) -> Iter
     timer, warnings = PhaseTimer(), list[str]()
     with timer.loading():
         tokenizer = tokenizer_of(Path(plan.target))
+    if why := prompts.stretched(plan):
+        yield Notice("warning", why)
     prepared = prompts.prepare(plan, request, tokenizer, cancelled)
     with timer.loading():
         session = yield from loading.load(plan)
@@ -57,7 +59,7 @@ def decode(
     """The lower step of `execute`, for token ids, over what the caller has loaded and admitted.
     Runs may take turns where each has a session of its own: a drafter serves one run."""
     assert request.tokens and request.max_tokens
-    prepared = prompts.of_tokens(request, request.max_tokens)
+    prepared = prompts.of_tokens(plan, request, request.max_tokens)
     yield from _run(loaded, plan, request, prepared, timer or PhaseTimer(), lambda: False)
 
 

@@ -2,11 +2,17 @@
 
 from pathlib import Path
 
+from llm_specdec.checkpoint import Vocabulary
 from llm_specdec.drafters import recognise
 from llm_specdec.engine import target as targets
 from llm_specdec.engine.target import Target
 
 
-def load(folder: Path, bits: int | None = None, group_size: int = 64) -> Target:
-    """Raises as `targets.load` does."""
-    return targets.load(folder, bits, group_size, apart=recognise.apart(folder))
+def load(
+    folder: Path,
+    bits: int | None = None,
+    group_size: int = 64,
+    vocabulary: Vocabulary | None = None,
+) -> Target:
+    """As `targets.load`."""
+    return targets.load(folder, bits, group_size, recognise.apart(folder), vocabulary)

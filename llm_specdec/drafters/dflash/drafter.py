@@ -67,6 +67,9 @@ class DFlashDrafter:
         self._shortlist = Shortlist(target.vocab_size) if narrow else None
         self._tokens = None if head is None else head.tokens
         self._vocab_size, self._dtype = target.vocab_size, dtype
+        self._widest = max(target.vocab_size, config.vocab_size)
+        known = None if self._tokens is None else self._tokens < target.vocab_size
+        self._unknown = None if known is None or mx.all(known).item() else ~known
         self.start(0)
 
     # What it is told
@@ -139,7 +142,9 @@ class DFlashDrafter:
             logits = logits * self.config.output_multiplier
         if self.config.softcap:
             logits = mx.tanh(logits / self.config.softcap) * self.config.softcap
-        return logits
+        if self._tokens is None:
+            return logits[:, : self._vocab_size]  # an own matrix may have more padding
+        return logits if self._unknown is None else mx.where(self._unknown, NEVER, logits)
 
     def _drawn(self, logits: mx.array, draw: Draw) -> mx.array:
         """DFlash: each slot by itself."""
@@ -171,9 +176,10 @@ class DFlashDrafter:
 
     def _rows(self, tokens: mx.array, logits: mx.array) -> mx.array:
         """Logits (k, c) of some tokens, (k, c) or (1, c) → of the whole vocabulary, float32."""
-        rows = mx.full((logits.shape[0], self._vocab_size), NEVER, dtype=mx.float32)
+        rows = mx.full((logits.shape[0], self._widest), NEVER, dtype=mx.float32)
         index = mx.broadcast_to(tokens, logits.shape)
-        return mx.put_along_axis(rows, index, logits.astype(mx.float32), axis=-1)
+        rows = mx.put_along_axis(rows, index, logits.astype(mx.float32), axis=-1)
+        return rows[:, : self._vocab_size]
 
     # What the prefix cache keeps
 

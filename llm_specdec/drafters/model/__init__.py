@@ -28,7 +28,9 @@ class SmallModel(Kind):
 
         assert weights.drafter is not None
         group_size = weights.drafter_group_size or DRAFTER_GROUP_SIZE
-        small = language_model.load(weights.drafter, weights.drafter_bits, group_size)
+        small = language_model.load(
+            weights.drafter, weights.drafter_bits, group_size, target.vocabulary
+        )
         return ModelDrafter(small, target.vocab_size)
 
 

@@ -84,7 +84,7 @@ class ModelDrafter:
             self._waiting = [last]
 
     def _fitted(self, row: mx.array) -> mx.array:
-        """Cut or fill a row to the target's vocabulary: paddings of equal tokenizers differ."""
+        """Cut or fill a row to the target's columns: paddings of equal tokenizers differ."""
         missing = self._vocab_size - row.shape[0]
         if missing <= 0:
             return row[: self._vocab_size]

@@ -65,13 +65,13 @@ class History:
     """
 
     def __init__(self, prompt: Sequence[int], vocab_size: int) -> None:
+        """A prompt may hold ids that have no column; they count for nothing."""
+        prompt = [token for token in prompt if token < vocab_size]
         self._known = dict.fromkeys(prompt)
-        self._tail = list(prompt[-MLX_WINDOW:])
+        self._tail = prompt[-MLX_WINDOW:]
         self.distinct = mx.array(list(self._known) or [0], dtype=mx.int32)
         empty = mx.zeros((vocab_size,), dtype=mx.float32)
-        self.everywhere = (
-            empty.at[mx.array(list(prompt), dtype=mx.int32)].add(1.0) if prompt else empty
-        )
+        self.everywhere = empty.at[mx.array(prompt, dtype=mx.int32)].add(1.0) if prompt else empty
         self.output = empty
 
     @property
