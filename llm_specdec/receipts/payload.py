@@ -4,7 +4,7 @@ import hashlib
 import math
 import struct
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,7 +67,7 @@ class Result:
     worker: Mapping[str, Any] | None = None  # resident, pid, queued_ms; None in one's own process
     completion_tokens: int = 0  # of a served run
     engine: Mapping[str, Any] | None = None
-    untold: Collection[str] = ()
+    untold: Sequence[str] = ()
     passes: Sequence[Sequence[int]] = ()  # (drafted, committed) of every round; not in a receipt
 
 
