@@ -1,4 +1,4 @@
-"""Token ids in, token ids out: the only part that imports mlx.
+"""Token ids in, token ids out. Imports mlx, as the tensors of drafters do.
 
 session         a target with its drafter in memory: the door to all that follows
 request         what a run is asked for, and what it counts

@@ -26,12 +26,12 @@ class Lane:
 
 @dataclass(frozen=True)
 class Result:
-    """Everything measured of one run. Times in milliseconds; wall and TTFT start once the
-    weights are in memory.
+    """What is known of one run once it has ended. Times in milliseconds; wall and TTFT start
+    once the weights are in memory.
 
     by_length[k] is the number of rounds that drafted k tokens, by_position[i] how often the
-    draft token at position i was accepted, by_source[who] (rounds, drafted, accepted) by who
-    proposed: a helper may replace the drafter. `phases_ms` may leave phases out; `other` is
+    draft token at position i was accepted, by_source[name] (rounds, drafted, accepted) by who
+    proposed: lookup may stand in for the drafter. `phases_ms` may leave phases out; `other` is
     worked out. `sync_every` is the N of "one round in N is synchronised" (0: none is).
     `constraint` is what a schema came to.
 

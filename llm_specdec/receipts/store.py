@@ -17,7 +17,7 @@ from typing import Any
 from llm_specdec.drafters.table import HELPER
 from llm_specdec.errors import LogError, UsageError
 
-# column of the view → place in the receipt
+# column of the view → place in the receipt, a JSON path: a hyphen in a key needs quotes
 COLUMNS = {
     "pairing": "pairing",
     "profile": "profile",
