@@ -48,10 +48,10 @@ def vocabulary_of(contents: CheckpointFiles, tokens: TokenIds) -> Vocabulary:
     said = _said_ends(contents, tokens)
     asked = set[int]().union(*said.values())
     ends = {end for end in asked if 0 <= end < rows}
-    known = {*tokens.ids, *ends} if tokens.ids else set[int]()
-    size = min(max(known) + 1, rows) if known else rows
-    holes = tuple(token for token in range(size) if token not in known) if known else ()
-    beyond = tuple(sorted(token for token in known if token >= rows))
+    known = {*ends, *(token for token in tokens.ids if 0 <= token < rows)}
+    size = max(known, default=-1) + 1 if tokens.ids else rows
+    holes = tuple(token for token in range(size) if token not in known) if tokens.ids else ()
+    beyond = tuple(sorted(token for token in tokens.ids if token >= rows))
     return Vocabulary(
         rows,
         size,

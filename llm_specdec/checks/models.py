@@ -36,7 +36,7 @@ def one_pairing(pairing: Pairing) -> Findings:
         )
     target = read(folders["target"])
     drafter = read(folders["drafter"]) if "drafter" in folders else None
-    problems = list(_misfits(pairing, target, drafter))
+    problems = [*_misfits(pairing, target, drafter), *_context(pairing, target)]
     yield from problems
     yield from _space(pairing, target, drafter)
     if not changed and not problems:
@@ -79,6 +79,18 @@ def _misfits(pairing: Pairing, target: Anatomy, drafter: Anatomy | None) -> Find
     for problem in problems:
         why = "target and drafter do not fit (any more): it cannot run"
         yield Finding("broken", f"{pairing.name}: {problem}", why, _again(pairing, "auto"))
+
+
+def _context(pairing: Pairing, target: Anatomy) -> Findings:
+    context, positions = settings.resolve(pairing).values["context"], target.positions
+    if context and positions.hard and context > positions.context:
+        yield Finding(
+            "broken",
+            f"{pairing.name}: context {context} is more than the {positions.context} positions "
+            "that the model has",
+            "every run is refused",
+            f"llm specdec set {shlex.quote(pairing.name)} context={positions.context}",
+        )
 
 
 def _space(pairing: Pairing, target: Anatomy, drafter: Anatomy | None) -> Findings:

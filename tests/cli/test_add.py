@@ -38,6 +38,18 @@ def test_a_pairing_is_registered_with_its_lane(models):
     assert set(pairing.fingerprints) == {"target", "drafter"}
 
 
+@pytest.mark.parametrize("drafter", ["lookup", "auto", "small"])
+def test_a_tokenizer_of_more_ids_than_the_model_has_rows_is_warned_of(models, drafter):
+    model = tokenizer_json()
+    model["model"]["vocab"]["beyond"] = 100
+    for folder in ("plain", "small"):
+        (models / folder / "tokenizer.json").write_text(json.dumps(model))
+    drafter = models / drafter if drafter == "small" else drafter
+    result = specdec("add", "q", "--target", models / "plain", "--drafter", drafter)
+    assert result.exit_code == 0
+    assert result.stderr.count("id 100 beyond the 100 rows of the embedding") == 1
+
+
 @pytest.mark.parametrize(("folder", "kind"), [("plain", "lookup"), ("head", "mtp")])
 def test_auto_takes_the_targets_head_else_lookup(models, folder, kind):
     assert specdec("add", "q", "--target", models / folder).exit_code == 0

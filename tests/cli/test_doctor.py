@@ -11,7 +11,7 @@ from llm_specdec.checkpoint import fingerprint
 from llm_specdec.drafters import recognise
 from llm_specdec.engine.hardware import blas
 from llm_specdec.prefix_cache.folder import Folder
-from tests.support.checkpoints import LLAMA, write_json, write_model
+from tests.support.checkpoints import LLAMA, trunk, write_json, write_model
 from tests.support.command_line import specdec, write_registry
 
 
@@ -111,6 +111,18 @@ def test_a_pairing_that_does_not_fit_says_what_would(target, monkeypatch):
     assert found["fix"] == "llm specdec set a context=256"
     monkeypatch.setattr(memory, "budget", lambda *_: memory.Budget(1, "free memory"))
     assert "not even its weights fit" in findings("broken")[0]["what"]
+
+
+def test_a_context_beyond_a_table_of_positions_is_broken_and_beyond_others_is_not(tmp_path):
+    shapes = trunk()
+    for name, table in (("computed", {}), ("table", {"model.wpe.weight": ("F16", (512, 64))})):
+        target = write_model(tmp_path / name, shapes=shapes | table)
+        write_registry(pairing(target, more="settings.context = 600"))
+        said = [f"{f['what']} > {f['fix']}" for f in findings("broken")]
+        assert said == [
+            "a: context 600 is more than the 512 positions that the model has > "
+            "llm specdec set a context=512"
+        ] * bool(table)
 
 
 def test_a_bench_of_another_mlx_is_stale(target):

@@ -30,6 +30,25 @@ def test_a_plain_target(tmp_path):
     assert data["problems"] == data["warnings"] == []
 
 
+def test_ids_ends_and_positions_are_told(tmp_path):
+    model = tokenizer_json()
+    model["model"]["vocab"] |= {"far": 9, "beyond": 100}
+    shapes = trunk() | {"model.wpe.weight": ("F16", (512, 64))}
+    write_model(tmp_path, {"eos_token_id": 3}, shapes, model)
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": 2}')
+    data = as_json(tmp_path)
+    assert data["target"]["vocabulary"] == {
+        "rows": 100, "last_id": 9, "holes": 5, "beyond_rows": 1, "ends": [2, 3]
+    }  # fmt: skip
+    assert data["target"]["context_is_hard"] is True
+    assert data["target"]["tokenizer"]["special_ids"]["eos"] == [2, 3]
+    text = " ".join(specdec("inspect", tmp_path).stdout.split())
+    assert "context 512 native, and no position beyond" in text
+    assert "note 5 ids (first 4) without a token among the others: never drawn" in text
+    assert "note end tokens differ, and all of them end an answer: config.json 3" in text
+    assert "warning: the tokenizer has id 100 beyond the 100 rows of the embedding" in text
+
+
 def test_text_fits_a_terminal(tmp_path):
     write_model(tmp_path / "target", shapes=trunk() | qwen_head())
     done = specdec("inspect", tmp_path / "target")

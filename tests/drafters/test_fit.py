@@ -99,6 +99,15 @@ def test_a_model_drafter_needs_the_same_tokenizer(tmp_path):
     assert fit.mismatches(target, read(write_model(tmp_path / "c"))) == []
 
 
+def test_a_model_drafter_with_fewer_positions_is_refused(tmp_path):
+    target = read(write_model(tmp_path / "target"))
+    for rows, problems in ((512, []), (256, ["positions: the drafter has 256 and none beyond"])):
+        shapes = trunk(1) | {"model.wpe.weight": ("F16", (rows, 64))}
+        drafter = read(write_model(tmp_path / f"{rows}", shapes=shapes, num_hidden_layers=1))
+        found = fit.mismatches(target, drafter)
+        assert [line.split(",")[0] for line in found] == problems
+
+
 def test_lane_is_head_then_drafter_then_lookup(tmp_path):
     plain = read(write_model(tmp_path / "plain", mtp_num_hidden_layers=1))
     headed = read(write_model(tmp_path / "headed", shapes=trunk() | qwen_head()))

@@ -20,7 +20,11 @@ class SmallModel(Kind):
 
     def mismatches(self, target: "Anatomy", drafter: "Anatomy | None") -> list[str]:
         assert drafter is not None
-        return [*drafter.problems(), *tokenizer_mismatches(target, drafter)]
+        return [
+            *drafter.problems(),
+            *_too_few_positions(target, drafter),
+            *tokenizer_mismatches(target, drafter),
+        ]
 
     def load(self, weights: "Weights", target: "Target") -> "Drafter":
         from llm_specdec.drafters.common import language_model
@@ -32,6 +36,13 @@ class SmallModel(Kind):
             weights.drafter, weights.drafter_bits, group_size, target.vocabulary
         )
         return ModelDrafter(small, target.vocab_size)
+
+
+def _too_few_positions(target: "Anatomy", drafter: "Anatomy") -> list[str]:
+    has, needed = drafter.positions, target.positions.context
+    if not has.hard or has.context >= needed:
+        return []
+    return [f"positions: the drafter has {has.context:,} and none beyond, the target {needed:,}"]
 
 
 KIND = SmallModel()
