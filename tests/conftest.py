@@ -14,9 +14,12 @@ import llm_specdec.engine  # noqa: F401  loads a fast BLAS before any test impor
 from fixtures.build import build, default_folder
 from tests.support.command_line import write_registry
 
-# A shell without job control starts its background jobs deaf to Ctrl-C, and all their children.
+# A shell without job control starts its background jobs deaf to Ctrl-C, and nohup to the end of
+# the terminal; so would all their children be.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A slow machine is no failed test.
 hypothesis.settings.register_profile("llm-specdec", deadline=None)

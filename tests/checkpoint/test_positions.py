@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from llm_specdec.checkpoint import Positions, positions_of
@@ -8,7 +10,7 @@ YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 
 
 def positions(config, **tensors):
     names = {name.replace("__", "."): shape for name, shape in tensors.items()}
-    return positions_of(config, {n: Tensor(n, "F16", s, 0, None, 0) for n, s in names.items()})
+    return positions_of(config, {n: Tensor(n, "F16", s, 0, Path("x"), 0) for n, s in names.items()})
 
 
 @pytest.mark.parametrize(
