@@ -1,4 +1,10 @@
-"""Reading the prompt, a chunk a step."""
+"""Reading the prompt, a chunk a step.
+
+On the CPU a small chunk stays in the processor's caches from one operation to the next, and an
+interrupt is heard after each. Measured on two x86 cores in float32, SmolLM2-135M, 2,150 tokens:
+11.3 s in chunks of 128, 12.0 of 64, 11.4 of 256, 13.1 of 512, and 17 of 2,048. A GPU wants many
+rows at a time.
+"""
 
 from collections.abc import Generator
 
@@ -7,7 +13,12 @@ import mlx.core as mx
 from llm_specdec.engine.passes import Pass, Passes
 from llm_specdec.engine.prefix import PrefixStates
 
-STEP = 2048  # tokens a chunk, as mlx-lm's generate_step
+CHUNK = {mx.DeviceType.cpu: 128, mx.DeviceType.gpu: 2048}  # tokens; mlx-lm's are 2,048
+
+
+def chunk_size() -> int:
+    """Tokens a chunk on the device that computes."""
+    return CHUNK[mx.default_device().type]
 
 
 def prefill(passes: Passes, prefix: PrefixStates, start: int) -> Generator[list[int], None, Pass]:
@@ -15,9 +26,9 @@ def prefill(passes: Passes, prefix: PrefixStates, start: int) -> Generator[list[
     `prefix` wants them. Yields no tokens after each chunk but the last, and returns that one's
     pass: the last token goes alone, as only its row needs the output matrix."""
     prompt, boundaries = prefix.request.prompt, prefix.boundaries()
-    stops = [*boundaries, len(prompt) - 1, len(prompt)]
+    stops, size = [*boundaries, len(prompt) - 1, len(prompt)], chunk_size()
     while True:
-        stop = min(start + STEP, next(stop for stop in stops if stop > start))
+        stop = min(start + size, next(stop for stop in stops if stop > start))
         chunk = passes.forward(mx.array(list(prompt[start:stop])))
         if stop == len(prompt):
             return chunk

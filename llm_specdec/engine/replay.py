@@ -13,7 +13,7 @@ from typing import cast
 
 import mlx.core as mx
 
-from llm_specdec.engine import prefill
+from llm_specdec.engine.prefill import chunk_size
 from llm_specdec.engine.request import Round
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling.logits_processors import History, Sampling, penalise
@@ -94,9 +94,9 @@ def score(
 
 def _prefilled(target: Target, prompt: Sequence[int], cache: RollbackCache) -> mx.array:
     """Logits (1, vocab) after the prompt, read in the chunks of a run."""
-    tokens, last = mx.array(list(prompt)), len(prompt) - 1
-    for start in range(0, last, prefill.STEP):
-        target.forward(tokens[start : min(start + prefill.STEP, last)], cache)
+    tokens, last, size = mx.array(list(prompt)), len(prompt) - 1, chunk_size()
+    for start in range(0, last, size):
+        target.forward(tokens[start : min(start + size, last)], cache)
         mx.eval(cache.arrays())
     return target.forward(tokens[last:], cache)
 
