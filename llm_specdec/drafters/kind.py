@@ -82,7 +82,8 @@ class Kind:
         return None
 
     def check(self, folder: Path) -> None:
-        """Raise CheckpointError now for what loading would refuse."""
+        """Refuse now what loading would, as far as that shows without reading weights. Raises
+        CheckpointError, UnsupportedError."""
 
     # Which target it fits
 

@@ -1,9 +1,10 @@
 """The target model: loaded by mlx-lm, run one pass at a time."""
 
+import contextlib
 import copy
 import functools
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +145,29 @@ def load(
     of a drafter, its target's; None: the one of the folder.
     Raises: CheckpointError, UnsupportedError (no such architecture in mlx-lm).
     """
-    try:
+    with _translated(folder):
         model, config = load_model(folder, get_model_classes=_without(apart))
+    if bits:
+        _quantise(model, bits, group_size)
+    skinny_matmul.rearrange(model)
+    eager_dispatch.launch_layers(model)
+    evaluate(model)
+    return Target(model, config, folder, vocabulary or vocabulary_of(folder))
+
+
+def check(folder: Path, apart: frozenset[str] = frozenset()) -> None:
+    """Raises as `load` would, or the first pass of a run, for what can be found by building the
+    model and the graph of that pass: no weight is read, nothing is computed."""
+    with _translated(folder):
+        model, config = load_model(folder, lazy=True, get_model_classes=_without(apart))
+        Target(model, config).forward(mx.array([0, 0]), RollbackCache(model))
+
+
+@contextlib.contextmanager
+def _translated(folder: Path) -> Iterator[None]:
+    """mlx-lm's errors as ours."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise CheckpointError(f"{folder} holds no model that can be loaded: {error}") from error
     except (
@@ -160,12 +182,6 @@ def load(
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         why = textwrap.shorten(f"{kind}{error}", 300, placeholder=" …")
         raise UnsupportedError(f"mlx-lm cannot load {folder}: {why}") from error
-    if bits:
-        _quantise(model, bits, group_size)
-    skinny_matmul.rearrange(model)
-    eager_dispatch.launch_layers(model)
-    evaluate(model)
-    return Target(model, config, folder, vocabulary or vocabulary_of(folder))
 
 
 def _quantise(model: Module, bits: int, group_size: int) -> None:

@@ -38,6 +38,25 @@ def test_a_pairing_is_registered_with_its_lane(models):
     assert set(pairing.fingerprints) == {"target", "drafter"}
 
 
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"num_hidden_layers": 2, "sliding_window_pattern": 6}, "IndexError"),
+        ({"num_attention_heads": 3}, "shape"),
+        ({"rms_norm_eps": None}, "TypeError"),
+    ],
+)
+def test_a_drafter_that_no_run_could_use_is_refused(tmp_path, changes, why):
+    """Gemma 3 with fewer layers than its pattern fails in every pass, others while loading."""
+    zoo.write("llama", tmp_path / "target")
+    zoo.write("gemma3", tmp_path / "drafter", num_hidden_layers=2)
+    arguments = ("--target", tmp_path / "target", "--drafter", tmp_path / "drafter")
+    assert specdec("add", "q", *arguments).exit_code == 0
+    config = json.loads((tmp_path / "drafter" / "config.json").read_text())
+    (tmp_path / "drafter" / "config.json").write_text(json.dumps(config | changes))
+    refused(specdec("add", "p", *arguments), "mlx-lm cannot load", why)
+
+
 @pytest.mark.parametrize("drafter", ["lookup", "auto", "small"])
 def test_a_tokenizer_of_more_ids_than_the_model_has_rows_is_warned_of(models, drafter):
     model = tokenizer_json()

@@ -39,6 +39,16 @@ def test_a_config_that_lacks_a_field_is_one_line(tmp_path, field):
         targets.load(tmp_path)
 
 
+def test_a_check_reads_no_weight(tmp_path):
+    zoo.write("llama", tmp_path, vocab_size=50_000)
+    size = (tmp_path / "model.safetensors").stat().st_size
+    mx.clear_cache()
+    before = mx.get_active_memory()
+    mx.reset_peak_memory()
+    targets.check(tmp_path)
+    assert mx.get_peak_memory() - before < size / 100
+
+
 @pytest.mark.parametrize("kind", ["llama3", "yarn"])
 def test_a_target_loaded_by_one_thread_runs_on_another(tmp_path, kind):
     """Scaled rope frequencies are no parameters; lazy ones are tied to the loading thread."""

@@ -16,3 +16,8 @@ def load(
 ) -> Target:
     """As `targets.load`."""
     return targets.load(folder, bits, group_size, recognise.apart(folder), vocabulary)
+
+
+def check(folder: Path) -> None:
+    """As `targets.check`."""
+    targets.check(folder, recognise.apart(folder))

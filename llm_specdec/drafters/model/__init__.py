@@ -1,5 +1,6 @@
 """A small autoregressive model with the tokenizer of the target."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_specdec.drafters.kind import DRAFTER_GROUP_SIZE, DraftSource, Kind, tokenizer_mismatches
@@ -25,6 +26,11 @@ class SmallModel(Kind):
             *_too_few_positions(target, drafter),
             *tokenizer_mismatches(target, drafter),
         ]
+
+    def check(self, folder: Path) -> None:
+        from llm_specdec.drafters.common import language_model
+
+        language_model.check(folder)
 
     def load(self, weights: "Weights", target: "Target") -> "Drafter":
         from llm_specdec.drafters.common import language_model
