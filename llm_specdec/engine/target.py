@@ -86,7 +86,9 @@ class Target:
 
     def _possible(self, logits: mx.array) -> mx.array:
         """Logits (n, columns) without a chance for what has no token."""
-        logits = logits[:, : self.vocab_size]  # a view
+        if self.vocabulary is None:
+            return logits
+        logits = logits[:, : self.vocabulary.size]  # a view
         if self._tokenless is None:
             return logits
         return mx.where(self._tokenless[: logits.shape[1]], -mx.inf, logits)
