@@ -130,13 +130,13 @@ class Logged:
 
 
 def ensure_view(path: Path | str) -> bool:
-    """Make the view `specdec_runs` in the log database at `path`, bringing llm's own tables up
-    to date first where llm has not written there yet. False where the file cannot take it (read
-    only, locked, no database): a view is no reason to lose an answer."""
+    """Make the view `specdec_runs` in the log database at `path`. False where llm has not brought
+    its tables up to date, and where the file cannot take a view (read only, locked, no database):
+    it is made with a later run, and is no reason to lose an answer."""
     try:
-        with closing(sqlite3.connect(path)) as db:
-            if not _has_turns(db):
-                _migrate(db)
+        with closing(sqlite3.connect(_uri(path, "rw"), uri=True)) as db:
+            if not _is_up_to_date(db):
+                return False
             _make_view(db)
     except sqlite3.Error:
         return False
@@ -240,8 +240,7 @@ def reading(path: Path | str) -> Iterator[sqlite3.Connection | None]:
         yield None
         return
     try:
-        uri = f"{Path(path).resolve().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True)) as db:
+        with closing(sqlite3.connect(_uri(path, "ro"), uri=True)) as db:
             yield db if _has_turns(db) else None
     except sqlite3.Error as error:
         raise LogError(
@@ -254,13 +253,17 @@ def _has_turns(db: sqlite3.Connection) -> bool:
     return "response_json" in columns
 
 
-def _migrate(db: sqlite3.Connection) -> None:
-    """llm's own migrations, as llm runs them before it logs. Imported here: sqlite_utils is
-    slow to import, and needed once in the life of a database."""
-    import sqlite_utils
-    from llm.migrations import migrate
+def _uri(path: Path | str, mode: str) -> str:
+    return f"{Path(path).resolve().as_uri()}?mode={mode}"
 
-    migrate(sqlite_utils.Database(db))
+
+def _is_up_to_date(db: sqlite3.Connection) -> bool:
+    """Whether llm has made all its changes to the database. They are llm's alone to make: it
+    makes them without a lock, and two processes at it leave a file that neither can mend."""
+    from llm.migrations import MIGRATIONS
+
+    made = {row[0] for row in db.execute("select name from _llm_migrations")}
+    return made >= {migration.__name__ for migration in MIGRATIONS}
 
 
 def _make_view(db: sqlite3.Connection) -> None:

@@ -1,9 +1,12 @@
 import json
 import sqlite3
+import subprocess
+import sys
 
 import llm
 import pytest
 import sqlite_utils
+from llm.migrations import MIGRATIONS, ensure_migrations_table, migrate
 
 from llm_specdec.errors import LogError
 from llm_specdec.receipts import acceptance, ensure_view, latest, runs
@@ -33,8 +36,8 @@ ADDED = "reasoning_tokens worker_resident queued_ms draft_tokens lane_reason eng
 
 
 def test_the_view_gives_one_flat_row_a_run(path):
-    assert ensure_view(path)
     turn = log(path, "qwen/reason", profile="reason")
+    assert ensure_view(path)
     (row,) = rows(path, "select * from specdec_runs")
     assert " ".join(row) == f"{DESIGNED} {ADDED}"
     assert (row["turn_id"], row["model"], row["profile"]) == (turn, "qwen/reason", "reason")
@@ -45,10 +48,54 @@ def test_the_view_gives_one_flat_row_a_run(path):
     assert row["prefill_ms"] == 10970.8 and row["accepted"] == 131
 
 
-def test_the_view_can_be_made_before_llm_wrote_anything_and_after(path):
-    assert ensure_view(path)  # fresh: llm's tables are made as well
-    log(path)
+@pytest.mark.parametrize("made", [0, 8, len(MIGRATIONS) - 1])
+def test_llms_own_tables_are_left_to_llm(path, made):
+    """Two processes that make them leave a file that neither can mend."""
+    assert not ensure_view(path) and not path.exists()
+    db = sqlite_utils.Database(path)
+    ensure_migrations_table(db)
+    for migration in MIGRATIONS[:made]:
+        migration(db)
+        db["_llm_migrations"].insert({"name": migration.__name__, "applied_at": ""})
+    before = "\n".join(sqlite3.connect(path).iterdump())
+    assert not ensure_view(path)
+    assert "\n".join(sqlite3.connect(path).iterdump()) == before
+    migrate(db)
     assert ensure_view(path)
+    log(path)
+    assert len(rows(path, "select * from specdec_runs")) == 1
+
+
+MAKES_VIEWS = """
+import sys, time
+from llm_specdec.receipts import ensure_view
+print("ready", flush=True)
+while not ensure_view(sys.argv[1]):
+    time.sleep(0.001)
+"""
+MIGRATES = """
+import sqlite_utils, sys
+from llm.migrations import migrate
+print("ready", flush=True)
+sys.stdin.read()
+migrate(sqlite_utils.Database(sys.argv[1]))
+"""
+
+
+def test_commands_that_begin_at_once_leave_a_whole_database(path):
+    sources = [MIGRATES, *[MAKES_VIEWS] * 3]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", source, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for source in sources
+    ]
+    for process in processes:
+        assert process.stdout and process.stdout.readline() == b"ready\n"
+    for process in processes:
+        process.communicate(timeout=120)
+    assert [process.returncode for process in processes] == [0] * 4
+    log(path)
     assert len(rows(path, "select * from specdec_runs")) == 1
 
 
