@@ -1,5 +1,6 @@
 """One prompt's way through a backend: plan, request, events as llm's, receipt."""
 
+import atexit
 import contextlib
 import functools
 import sys
@@ -127,8 +128,10 @@ class Answer:
             output=receipt["tokens"]["completion"],
             details={name: count for name, count in counts.items() if count is not None},
         )
-        if self._log:
-            receipts.ensure_view(self._log)
+        if self._log and not receipts.ensure_view(self._log):
+            # llm makes its tables when it logs its first answer, which comes after this.
+            atexit.unregister(receipts.ensure_view)
+            atexit.register(receipts.ensure_view, self._log)
 
 
 def _finish(events: Iterator[Event]) -> None:
