@@ -2,6 +2,7 @@
 
 planning    a pairing as it will run, in plain data
 events      what is asked and what comes back, in plain data
+read_ahead  weights on their way from the disk
 local       the engine in this process; imported when something runs
 resident    a process of its own that keeps weights in memory
 served      an engine at an address
@@ -11,6 +12,7 @@ A backend is an `execute` of its own beside the one in `local`; the one here cho
 
 from collections.abc import Callable, Iterator
 
+from llm_specdec.backends import read_ahead
 from llm_specdec.backends.events import (
     Event,
     Notice,
@@ -63,6 +65,8 @@ def execute(
         from llm_specdec.backends.resident import client
 
         return client.execute(plan, request, cancelled)
+    for folder in filter(None, (plan.target, plan.drafter)):
+        read_ahead.begin(folder)
     from llm_specdec.backends import local
 
     return local.execute(plan, request, cancelled)

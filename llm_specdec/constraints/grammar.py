@@ -23,9 +23,10 @@ def read(tokenizer: Any, vocab_size: int) -> TokenTable:
 
     Raises UnsupportedError for a tokenizer that is written in Python.
     """
-    from llguidance.hf import from_tokenizer  # imports transformers, which mlx-lm must do first
-
     plain, ends = tokenizer._tokenizer, list(tokenizer.eos_token_ids)
+    plain = getattr(plain, "whole", plain)  # of transformers, which mlx-lm must import first
+    from llguidance.hf import from_tokenizer
+
     try:
         vocabulary = from_tokenizer(plain, n_vocab=max(vocab_size, len(plain)), eos_token=ends)
     except ValueError:

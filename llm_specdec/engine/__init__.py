@@ -20,10 +20,13 @@ Below it:
 target          the target model, one pass at a time
 taps            its hidden states, for drafters that read them
 rollback        its cache, with a way back from rejected draft tokens
+tokenizer       as mlx-lm loads it, or restored from what was kept of it (tokenizer_snapshot)
+mlx_lm_parts    mlx-lm without transformers
 hardware        what mlx computes on; what makes its CPU backend fast
 
 A fast BLAS must be in the process before mlx is, hence the call on import. On Linux the
-mlx package alone computes nothing; that is said here, once, for every command.
+mlx package alone computes nothing; that is said here, once, for every command. And mlx-lm's own
+code must not have run yet where transformers is to stay out.
 """
 
 import sys
@@ -42,3 +45,5 @@ except ImportError as error:
         "mlx has no backend on this machine: llm install 'llm-specdec[cpu]', "
         "or 'llm-specdec[cuda13]' for an NVIDIA GPU"
     ) from error
+
+from llm_specdec.engine import mlx_lm_parts  # noqa: E402, F401

@@ -11,10 +11,10 @@ from typing import Any
 import mlx.core as mx
 from mlx.nn.layers.base import Module
 from mlx.nn.layers.quantized import quantize
-from mlx_lm.utils import _get_classes, load_model
 
 from llm_specdec.checkpoint import Positions, Vocabulary, positions_of
 from llm_specdec.engine.hardware import eager_dispatch, skinny_matmul
+from llm_specdec.engine.mlx_lm_parts import utils
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.taps import evaluate, modules_of, trunk
 from llm_specdec.engine.tokenizer import tokenizer_of, vocabulary_of
@@ -148,7 +148,7 @@ def load(
     Raises: CheckpointError, UnsupportedError (no such architecture in mlx-lm).
     """
     with _translated(folder):
-        model, config = load_model(folder, get_model_classes=_without(apart))
+        model, config = utils.load_model(folder, get_model_classes=_without(apart))
     if bits:
         _quantise(model, bits, group_size)
     skinny_matmul.rearrange(model)
@@ -161,7 +161,7 @@ def check(folder: Path, apart: frozenset[str] = frozenset()) -> None:
     """Raises as `load` would, or the first pass of a run, for what can be found by building the
     model and the graph of that pass: no weight is read, nothing is computed."""
     with _translated(folder):
-        model, config = load_model(folder, lazy=True, get_model_classes=_without(apart))
+        model, config = utils.load_model(folder, lazy=True, get_model_classes=_without(apart))
         Target(model, config).forward(mx.array([0, 0]), RollbackCache(model))
 
 
@@ -200,7 +200,7 @@ def _without(names: frozenset[str]) -> ModelClasses:
     prediction head of some architectures, and refuses the checkpoint of others."""
 
     def classes(config: dict[str, Any]) -> tuple[type[Module], type]:
-        cls, args = _get_classes(config)
+        cls, args = utils._get_classes(config)
 
         def sanitize(self: Any, weights: dict[str, mx.array]) -> dict[str, mx.array]:
             trunk = {name: value for name, value in weights.items() if name not in names}

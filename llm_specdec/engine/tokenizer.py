@@ -1,20 +1,30 @@
-"""A model's tokenizer as mlx-lm loads it, mended where it would crash or give other text."""
+"""A model's tokenizer as mlx-lm loads it, mended where it would crash or give other text.
+
+To load one takes longer than to read a small model's weights, most of it for transformers. A
+tokenizer that was loaded once can be kept (`snapshot`) and given back (`restore`) to a process
+that then imports no transformers.
+"""
 
 import functools
+import json
 import logging
 import textwrap
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from mlx_lm import tokenizer_utils
-from mlx_lm.tokenizer_utils import BPEStreamingDetokenizer, SPMStreamingDetokenizer
-from mlx_lm.utils import _tokenizer_defaults
 from tokenizers import decoders, pre_tokenizers
 
 from llm_specdec import checkpoint
 from llm_specdec.checkpoint import TokenIds, Vocabulary, files
+from llm_specdec.engine import tokenizer_snapshot
+from llm_specdec.engine.mlx_lm_parts import (
+    tokenizer_utils,
+    tokenizer_utils_with_transformers,
+    utils,
+)
+from llm_specdec.engine.tokenizer_snapshot import RestoredTokenizer
 from llm_specdec.errors import CheckpointError
 
 # The context is checked by the caller, who can say what to do about it.
@@ -40,20 +50,64 @@ def vocabulary_of(folder: Path) -> Vocabulary:
     return checkpoint.vocabulary_of(checkpoint.contents_of(folder), tokens)
 
 
-@functools.cache
+def snapshot(folder: Path) -> str | None:
+    """The tokenizer of a folder, to be kept; None where it was restored itself, or cannot be.
+    Raises: CheckpointError."""
+    plain = _loaded(folder)._tokenizer
+    if isinstance(plain, RestoredTokenizer):
+        return None
+    values = tokenizer_snapshot.snapshot(_whole(folder)._tokenizer)
+    return None if values is None else json.dumps(values)
+
+
+def restore(folder: Path, kept: str) -> bool:
+    """Use a `snapshot` of the folder's tokenizer, where nothing has loaded it yet. Whether it was
+    one; what it is a snapshot of, the caller knows."""
+    if folder not in _tokenizers:
+        try:
+            plain = RestoredTokenizer(json.loads(kept), lambda: _mended(_whole(folder))._tokenizer)
+            _tokenizers[folder] = _mended(_by_mlx_lm(folder, tokenizer_utils, lambda _: plain))
+        except Exception:  # it may be anything
+            return False
+    return True
+
+
+_tokenizers: dict[Path, Any] = {}
+
+
 def _loaded(folder: Path) -> Any:
+    if folder not in _tokenizers:
+        _tokenizers[folder] = _mended(_whole(folder))
+    return _tokenizers[folder]
+
+
+def _whole(folder: Path) -> Any:
+    """As mlx-lm loads it, with transformers."""
     files.check_folder(folder)
     files.read_config(folder / "config.json")
+    module = tokenizer_utils_with_transformers()
     try:
-        found = _load(folder, defaults=_tokenizer_defaults(folder))
-        _mend_decoder(found)
+        return _by_mlx_lm(folder, module, module.AutoTokenizer.from_pretrained)
     except Exception as error:  # transformers and tokenizers raise what they like
         why = textwrap.shorten(str(error), 300, placeholder=" …")
         raise CheckpointError(f"{folder}: its tokenizer does not load: {why}") from error
-    return found
 
 
-class _Bytes(BPEStreamingDetokenizer):  # type: ignore[misc]
+def _by_mlx_lm(folder: Path, module: Any, from_pretrained: Callable[[Path], Any]) -> Any:
+    """By the code of mlx-lm's own loader, with our detokenizers and this way to a tokenizer: a
+    copy, nothing there is changed."""
+    given = {
+        "AutoTokenizer": types.SimpleNamespace(from_pretrained=from_pretrained),
+        "BPEStreamingDetokenizer": _Bytes,
+        "SPMStreamingDetokenizer": _Sentencepiece,
+    }
+    load = types.FunctionType(
+        module.load.__code__, vars(module) | given, argdefs=module.load.__defaults__
+    )
+    return load(folder, defaults=utils._tokenizer_defaults(folder))
+
+
+class _Bytes(tokenizer_utils.BPEStreamingDetokenizer):  # type: ignore[misc]
     """mlx-lm's counts the entries to find the last id, which is further on where ids are left
     out."""
 
@@ -62,7 +116,7 @@ class _Bytes(BPEStreamingDetokenizer):  # type: ignore[misc]
         self.reset()
 
 
-class _Sentencepiece(SPMStreamingDetokenizer):  # type: ignore[misc]
+class _Sentencepiece(tokenizer_utils.SPMStreamingDetokenizer):  # type: ignore[misc]
     """As `_Bytes`; mlx-lm's does not take a hole for a piece."""
 
     def __init__(self, tokenizer: Any, trim_space: bool = True) -> None:
@@ -85,24 +139,16 @@ def _bytes_of(piece: str) -> bytes:
     return bytes([int(piece[3:5], 16)]) if piece.startswith("<0x") else piece.encode()
 
 
-# mlx-lm's own loader with these in the place of its classes: a copy, nothing there is changed.
-_load = types.FunctionType(
-    tokenizer_utils.load.__code__,
-    vars(tokenizer_utils)
-    | {"BPEStreamingDetokenizer": _Bytes, "SPMStreamingDetokenizer": _Sentencepiece},
-    argdefs=tokenizer_utils.load.__defaults__,
-)
-
-
-def _mend_decoder(found: Any) -> None:
+def _mended(found: Any) -> Any:
     """Pieces that stand for bytes are text only when they are read as bytes, whatever the file
     has for a decoder."""
     backend = getattr(found, "backend_tokenizer", None)
     if backend is None or isinstance(backend.decoder, decoders.ByteLevel):
-        return
+        return found
     if _spells_bytes(backend.pre_tokenizer):
         backend.decoder = decoders.ByteLevel()
         found._detokenizer = _Bytes(found._tokenizer)
+    return found
 
 
 def _spells_bytes(step: Any) -> bool:

@@ -7,6 +7,7 @@ answers     token ids to events: thinking, answer, tool calls
 outcome     a run that ended, in plain numbers
 sessions    target and drafter in memory
 parity      where two greedy texts part, and why
+tokenizers  as they were loaded once, kept between runs
 costs       measured costs of rounds, kept between runs
 """
 

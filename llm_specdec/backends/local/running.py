@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from llm_specdec import memory
 from llm_specdec.backends.events import Event, Notice, Request, Started
-from llm_specdec.backends.local import loading, outcome, prompts
+from llm_specdec.backends.local import loading, outcome, prompts, tokenizers
 from llm_specdec.backends.local.answers import TextAnswer, TokenAnswer
 from llm_specdec.backends.local.loading import Loaded
 from llm_specdec.backends.local.prompts import Prepared
@@ -37,6 +37,7 @@ def execute(plan: Plan, request: Request, cancelled: Callable[[], bool]) -> Iter
         rendering.start_ahead()
     timer, warnings = PhaseTimer(), list[str]()
     with timer.loading():
+        tokenizers.restore(Path(plan.target))
         tokenizer = tokenizer_of(Path(plan.target))
     if why := prompts.stretched(plan):
         yield Notice("warning", why)
@@ -51,6 +52,7 @@ def execute(plan: Plan, request: Request, cancelled: Callable[[], bool]) -> Iter
     yield from (Notice("warning", text) for text in warnings)
     if plan.costs == "afterwards" and costs is None and not cancelled():
         yield from loading.measure_on(plan, session, cancelled)
+    tokenizers.keep(Path(plan.target))
 
 
 def decode(

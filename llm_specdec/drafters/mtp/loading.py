@@ -7,7 +7,6 @@ import mlx.core as mx
 from mlx.nn.layers.base import Module
 from mlx.nn.layers.quantized import quantize
 from mlx.utils import tree_flatten
-from mlx_lm.utils import infer_quant_config
 
 from llm_specdec.checkpoint import contents_of
 from llm_specdec.drafters.mtp.drafter import MTPDrafter
@@ -15,6 +14,7 @@ from llm_specdec.drafters.mtp.head import PredictionHead, build, template_index
 from llm_specdec.drafters.mtp.layouts import LAYOUTS, StoredHead, find, promised, rename
 from llm_specdec.engine.drafter import Tap
 from llm_specdec.engine.hardware import skinny_matmul
+from llm_specdec.engine.mlx_lm_parts import utils
 from llm_specdec.engine.taps import decoder_layers, evaluate
 from llm_specdec.engine.target import Target
 from llm_specdec.errors import CheckpointError
@@ -150,7 +150,7 @@ def _fill(head: PredictionHead, weights: Weights, model: Module, folder: Path) -
     def stored_form(path: str, module: Module) -> bool | dict[str, object]:
         if f"{path}.scales" not in weights or not hasattr(module, "to_quantized"):
             return False
-        form: dict[str, object] = infer_quant_config(path, module, weights)
+        form: dict[str, object] = utils.infer_quant_config(path, module, weights)
         return form
 
     quantize(head, class_predicate=stored_form)
