@@ -26,6 +26,8 @@ from llm_specdec.engine.sampling.sampler import Sampler
 from llm_specdec.engine.states import Prefixes
 from llm_specdec.engine.target import Target
 
+GIVE_BACK = 256  # tokens, after which mlx's freed buffers go back, as in mlx-lm's generate_step
+
 
 class Run:
     """Decodes one request: iterate `tokens()` once, then read `outcome`.
@@ -144,7 +146,10 @@ class Run:
     def _commit(self, tokens: list[int], hidden: Hidden) -> list[int]:
         """Append tokens up to the first that ends the run; return those kept. hidden: a row for
         the position before each."""
+        before = self.text.length
         tokens = self.text.commit(tokens)
         self.sampler.commit(tokens)
         self.drafting.extend(tokens, {tap: rows[: len(tokens)] for tap, rows in hidden.items()})
+        if before // GIVE_BACK < self.text.length // GIVE_BACK:
+            mx.clear_cache()
         return tokens
