@@ -146,9 +146,14 @@ def budget(resident: int = 0) -> Budget:
     )
 
 
-@functools.cache
 def _has_gpu() -> bool:
-    return sys.platform == "darwin" or any(map(_installed, ("mlx-cuda-12", "mlx-cuda-13")))
+    return sys.platform == "darwin" or _has_card()
+
+
+@functools.cache
+def _has_card() -> bool:
+    """Whether mlx may compute on a CUDA card."""
+    return any(map(_installed, ("mlx-cuda-12", "mlx-cuda-13")))
 
 
 def _installed(distribution: str) -> bool:
@@ -164,6 +169,24 @@ def free(resident: int = 0) -> Budget:
     import psutil
 
     return Budget(psutil.virtual_memory().available + resident, "free memory")
+
+
+def of_states(resident: int = 0) -> Budget:
+    """What states of conversations may take where they lie: what is free of a CUDA card's memory,
+    elsewhere of the machine's (on Apple silicon the two are one). resident: as for `budget`."""
+    return budget(resident) if _has_card() else free(resident)
+
+
+def total_for_states() -> int:
+    """Bytes of the memory that states lie in."""
+    import psutil
+
+    if _has_card():
+        from llm_specdec.engine.hardware import device
+
+        if total := device.card_memory():
+            return total
+    return int(psutil.virtual_memory().total)
 
 
 def largest_context(fits: Callable[[int], bool], most: int) -> int:

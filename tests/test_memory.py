@@ -1,4 +1,5 @@
 from pathlib import Path
+from types import SimpleNamespace
 
 import llm
 import pytest
@@ -98,3 +99,26 @@ def test_a_drafter_is_refused_as_a_target():
 def test_budget_without_a_gpu_is_free_memory_and_counts_what_is_resident():
     assert memory.free(10**15).nbytes > 10**15
     assert memory.budget().nbytes > 0
+
+
+GB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("card", "limit", "free", "total"),
+    [
+        (True, 8 * GB, 8 * GB, 24 * GB),  # a card's states lie on the card
+        (True, None, None, None),  # mlx computes on the CPU all the same
+        (False, 8 * GB, None, None),
+    ],
+)
+def test_states_count_against_the_memory_that_they_lie_in(monkeypatch, card, limit, free, total):
+    from llm_specdec.engine.hardware import device
+
+    machine = SimpleNamespace(available=50 * GB, total=64 * GB)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: machine)
+    monkeypatch.setattr(memory, "_has_card", lambda: card)
+    monkeypatch.setattr(device, "memory_limit", lambda resident: limit)
+    monkeypatch.setattr(device, "card_memory", lambda: limit and 24 * GB)
+    assert memory.of_states().nbytes == (free or 50 * GB)
+    assert memory.total_for_states() == (total or 64 * GB)

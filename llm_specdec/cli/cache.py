@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from llm_specdec import memory
 from llm_specdec.cli.logs import database_option, log_path
 from llm_specdec.cli.output import (
     confirm,
@@ -281,9 +282,9 @@ def _check_limits(known: Registry, limit: int | None, hot: int | None) -> None:
             f"{gigabytes(limit)} is more than the disk can hold: at most "
             f"{gigabytes(room.nbytes)} with 10 GiB left free"
         )
-    if hot is not None and hot > (memory := limits.total_memory()):
+    if hot is not None and hot > (most := memory.total_for_states()):
         raise UsageError(
-            f"--hot: {gigabytes(hot)} is more than the memory of this machine, {gigabytes(memory)}"
+            f"--hot: {gigabytes(hot)} is more than the memory of this machine, {gigabytes(most)}"
         )
 
 

@@ -1,6 +1,6 @@
 """What comes of a run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +14,7 @@ class Outcome:
 
     cached: prompt tokens whose states came from the prefix cache. reason: why the drafter is
     parked, or drafts as it does, where that needs saying. entries: makes the states worth
-    keeping, of up to `state_bytes` each; none after a run that failed.
+    keeping, one at a time, of up to `state_bytes` each; none after a run that failed.
     """
 
     stats: RunStats
@@ -23,4 +23,4 @@ class Outcome:
     reason: str | None
     peak_memory: int  # bytes
     state_bytes: int
-    entries: Callable[[], list[Entry]]
+    entries: Callable[[], Iterator[Entry]]

@@ -1,6 +1,7 @@
 """States that a run takes from the prefix cache, and those that it leaves for it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import mlx.core as mx
 
@@ -8,6 +9,15 @@ from llm_specdec.engine.drafting import Drafting
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.states import Entry, Prefixes
+
+
+class Checkpoint(NamedTuple):
+    """What will be wanted of the states at a boundary and is gone at the end. target: as
+    `RollbackCache.uncuttable`."""
+
+    tokens: tuple[int, ...]
+    target: list[list[mx.array] | None]
+    drafter: list[mx.array]
 
 
 class PrefixStates:
@@ -23,7 +33,7 @@ class PrefixStates:
     ) -> None:
         self.cache, self.drafting, self.request, self.prefixes = cache, drafting, request, prefixes
         self.cached = 0  # positions that were restored
-        self._checkpoints: list[Entry] = []
+        self._checkpoints: list[Checkpoint] = []
         self._sound = True
 
     def restore(self) -> int:
@@ -48,7 +58,7 @@ class PrefixStates:
         """Lengths at which prefill stops for a checkpoint, far enough apart to be worth it; none
         where the state at the end will serve all shorter ones."""
         prompt = self.request.prompt
-        if self.prefixes is None or self._trims(len(prompt) + self.request.max_tokens):
+        if self.prefixes is None or self._trims(self._most):
             return []
         lengths = [self.cached]
         for shared in sorted((*self.request.boundaries(), len(prompt))):
@@ -58,29 +68,43 @@ class PrefixStates:
         return lengths[1:]
 
     def checkpoint(self, tokens: Sequence[int]) -> None:
-        """Keep the states as they are, after all of `tokens` but the last."""
-        self._checkpoints.append(self._entry(tokens))
+        """Keep of the states, which are those after all of `tokens` but the last, what cannot be
+        cut from the states at the end."""
+        target, drafter = self.cache.uncuttable(self._most), self._drafter_state()
+        mx.eval(target, drafter)
+        self._checkpoints.append(Checkpoint(tuple(tokens), target, drafter))
 
     def discard(self) -> None:
         """The run failed: nothing of it is worth keeping."""
         self._sound = False
 
-    def entries(self, tokens: Sequence[int]) -> list[Entry]:
-        """The states worth keeping after a run over `tokens`: the checkpoints, and the end."""
+    def entries(self, tokens: Sequence[int]) -> Iterator[Entry]:
+        """The states worth keeping after a run over `tokens`: the checkpoints, and the end. Each
+        is a copy of its own, made when it is asked for."""
         if not self._sound:
-            return []
+            return
+        for one in self._checkpoints:
+            length = len(one.tokens) - 1
+            yield self._entry(one.tokens, self.cache.earlier_state(length, one.target), one.drafter)
         tokens = tokens[: self.drafting.known]
-        if not self.cache.can_rollback(len(tokens) - 1):  # a drafter was interrupted at work
-            return self._checkpoints
-        self.cache.rollback(len(tokens) - 1)
-        return [*self._checkpoints, self._entry(tokens)]
+        if self.cache.can_rollback(len(tokens) - 1):  # no drafter was interrupted at work
+            self.cache.rollback(len(tokens) - 1)
+            yield self._entry(tokens, self.cache.state(), self._drafter_state())
 
-    def _entry(self, tokens: Sequence[int]) -> Entry:
-        """The states now, as copies of exact length."""
-        target = self.cache.state()
-        drafter = [mx.contiguous(array) for array in self.drafting.state()]
+    def _entry(
+        self, tokens: Sequence[int], target: list[mx.array], drafter: list[mx.array]
+    ) -> Entry:
+        """Copies of exact length."""
         mx.eval(target, drafter)
         return Entry(tuple(tokens), target, drafter, exact=not self._trims(len(tokens) - 1))
+
+    def _drafter_state(self) -> list[mx.array]:
+        return [mx.contiguous(array) for array in self.drafting.state()]
+
+    @property
+    def _most(self) -> int:
+        """Tokens that the run has at its end, at most."""
+        return len(self.request.prompt) + self.request.max_tokens
 
     def _trims(self, length: int) -> bool:
         return self.cache.trims(length) and self.drafting.trims(length)

@@ -6,6 +6,7 @@ Neither ever takes the last 10 GiB of a disk, whatever was asked for.
 
 import functools
 
+from llm_specdec import memory
 from llm_specdec.pairings.registry import Registry
 from llm_specdec.prefix_cache.folder import Cap, Folder
 
@@ -27,7 +28,7 @@ def disk_cap(limit: int | None, taken: int, free: int) -> Cap:
 
 
 def hot_cap(limit: int | None, memory: int) -> Cap:
-    """The cap in memory, in one process. memory: bytes that the machine has."""
+    """The cap in memory, in one process. memory: bytes there are where entries lie."""
     usual = [Cap(memory // 8, "an eighth of memory"), Cap(HOT_DEFAULT, "4 GiB, the default")]
     return _least(Cap(memory // 2, "half of memory"), limit, usual)
 
@@ -44,15 +45,8 @@ def disk(known: Registry, taken: int, free: int) -> Cap:
 
 
 def hot(known: Registry) -> Cap:
-    """The cap in memory that the registry and this machine allow."""
-    return hot_cap(known.cache.get("hot"), total_memory())
-
-
-def total_memory() -> int:
-    """Bytes of memory that this machine has."""
-    import psutil
-
-    return int(psutil.virtual_memory().total)
+    """The cap in memory that the registry allows, and the device that holds entries."""
+    return hot_cap(known.cache.get("hot"), memory.total_for_states())
 
 
 def folder(known: Registry) -> Folder:

@@ -27,7 +27,7 @@ def cache_for(
 
     known, tier = registry.load(), hot()
     # A run comes first: entries make way where memory is short.
-    spare = memory.free(resident=tier.nbytes).nbytes // 2
+    spare = memory.of_states(resident=tier.nbytes).nbytes // 2
     tier.limit(min(limits.hot(known).nbytes, spare))
     disk = DiskTier(limits.folder(known), pairing, warn)
     return PrefixCache(key_of(session, kv_bits), tier, disk)

@@ -161,7 +161,7 @@ def test_an_interrupted_run_leaves_a_sound_state(family, lane, monkeypatch):
     stream.close()  # type: ignore[attr-defined]
     assert run.stats.finish_reason == "interrupted"
     monkeypatch.undo()
-    entries = run.outcome.entries()
+    entries = list(run.outcome.entries())
     prefix.keep(entries)
     assert entries[-1].tokens == (*PROMPT, *run.stats.completion)
     prompt = [*PROMPT, *run.stats.completion, 60, 61]
@@ -207,7 +207,7 @@ def test_a_run_that_failed_leaves_nothing(monkeypatch):
     monkeypatch.setattr(run.drafting.drafter, "propose", fail)
     with pytest.raises(RuntimeError):
         warm.outcome(run)
-    assert run.outcome.entries() == []
+    assert list(run.outcome.entries()) == []
 
 
 # What is kept
@@ -252,4 +252,25 @@ def test_a_boundary_that_was_restored_is_not_kept_again():
 def test_without_a_prefix_cache_prefill_stops_nowhere():
     run = warm.prepared("qwen3_5", "none", PROMPT)
     warm.outcome(run)
-    assert len(run.outcome.entries()) == 1
+    assert len(list(run.outcome.entries())) == 1
+
+
+@pytest.mark.parametrize("family", ["qwen3_5", "gemma3"])
+def test_of_a_boundary_only_what_cannot_be_cut_later_is_held_while_the_run_goes_on(family):
+    """Keys and values of full attention are most of a long context, and are there at the end."""
+    run = warm.prepared(family, "none", PROMPT, warm.Kept())
+    warm.outcome(run)
+    whole = [entry.target for entry in run.outcome.entries()][:-1]
+    held = [one.target for one in run.prefix._checkpoints]
+    assert len(held) == len(whole) == 2
+    attention = [cache for cache in run.cache._layer_caches if cache.trims(10**6)]
+    assert attention
+    for layers, arrays in zip(held, whole, strict=True):
+        kept = [array for layer in layers for array in layer or ()]
+        cut = sum(cache.width for cache in attention)
+        assert len(kept) == len(arrays) - cut
+        assert _nbytes(kept) < _nbytes(arrays)
+
+
+def _nbytes(arrays):
+    return sum(array.nbytes for array in arrays)

@@ -148,12 +148,12 @@ def _constraints(
 
 def _keep(loaded: Loaded, plan: Plan, ended: Outcome) -> None:
     """Keep the run's states: in memory, and on disk where llm logs what was said."""
-    if loaded.prefix_cache is None or memory.free().nbytes < 2 * ended.state_bytes:
+    if loaded.prefix_cache is None or memory.of_states().nbytes < 2 * ended.state_bytes:
         return  # nowhere, or no room for copies of them
-    entries = ended.entries()
-    loaded.prefix_cache.keep(entries)
-    if plan.keeps_on_disk:
-        loaded.prefix_cache.store(entries)
+    for entry in ended.entries():
+        loaded.prefix_cache.keep([entry])
+        if plan.keeps_on_disk:
+            loaded.prefix_cache.store([entry])
 
 
 def sampling(values: Mapping[str, Any]) -> Sampling:

@@ -33,6 +33,14 @@ def memory_limit(resident: int = 0) -> int | None:
     return usable if total is None else min(usable, int(total))
 
 
+def card_memory() -> int | None:
+    """Bytes of memory that a CUDA device has; None on the CPU and on Apple silicon."""
+    if mx.default_device().type != mx.DeviceType.gpu or mx.metal.is_available():
+        return None
+    total = info().get("total_memory")
+    return None if total is None else int(total)
+
+
 def wire() -> None:
     """On Apple silicon, let weights and caches stay resident up to the recommended working set,
     target and drafter together: what is not wired may be paged out between two passes.

@@ -2,7 +2,7 @@
 
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import mlx.core as mx
 from mlx.nn.layers.base import Module
@@ -89,6 +89,25 @@ class RollbackCache:
     def trims(self, length: int) -> bool:
         """Whether the `state()` of `length` tokens can be cut to any shorter length."""
         return all(layer_cache.trims(length) for layer_cache in self._layer_caches)
+
+    def uncuttable(self, most: int) -> list[list[mx.array] | None]:
+        """Of the `state()` now, by layer, what no later state of up to `most` tokens can be cut
+        to; None for a layer that gives all of it later."""
+        return [
+            None if layer_cache.trims(most) else layer_cache.state()
+            for layer_cache in self._layer_caches
+        ]
+
+    def earlier_state(
+        self, length: int, uncuttable: Sequence[list[mx.array] | None]
+    ) -> list[mx.array]:
+        """The `state()` as it was at `length`, when it gave this `uncuttable`."""
+        parts = zip(self._layer_caches, uncuttable, strict=True)
+        return [
+            array
+            for layer_cache, kept in parts
+            for array in (layer_cache.cut(length) if kept is None else kept)
+        ]
 
     def load_state(self, arrays: list[mx.array], length: int) -> None:
         """Take over the `state()` of a cache of the same model that covered `length` tokens, or

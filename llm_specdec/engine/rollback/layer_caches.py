@@ -24,7 +24,8 @@ class LayerCache(Protocol):
     """What `RollbackCache` asks of each of its layers, `length` in tokens covered by all.
 
     begin: a forward of `n` tokens is about to come; capture: a rollback may end inside it.
-    reaches: whether `rollback(length)` is possible. width: how many arrays `state` gives.
+    reaches: whether `rollback(length)` is possible. width: how many arrays `state` gives. cut:
+    the `state` of the first `length` tokens, of a layer that `trims`.
     """
 
     @property
@@ -35,6 +36,7 @@ class LayerCache(Protocol):
     def arrays(self) -> list[mx.array]: ...
     def state(self) -> list[mx.array]: ...
     def trims(self, length: int) -> bool: ...
+    def cut(self, length: int) -> list[mx.array]: ...
     def stretched(self, length: int) -> list[mx.array]: ...
     def load(self, arrays: list[mx.array], length: int) -> None: ...
 
@@ -66,12 +68,17 @@ class Attention:
         return slice(0, self.cache.offset)
 
     def state(self) -> list[mx.array]:
-        rows = self._rows()
-        arrays = [mx.contiguous(array[..., rows, :]) for array in self.arrays()]
-        return arrays or [mx.zeros((0,))] * self.width
+        return self._copied(self._rows())
 
     def trims(self, length: int) -> bool:
         return True
+
+    def cut(self, length: int) -> list[mx.array]:
+        return self._copied(slice(0, length))
+
+    def _copied(self, rows: slice) -> list[mx.array]:
+        arrays = [mx.contiguous(array[..., rows, :]) for array in self.arrays()]
+        return arrays or [mx.zeros((0,))] * self.width
 
     def stretched(self, length: int) -> list[mx.array]:
         n = self._rows_of(length)
@@ -192,6 +199,9 @@ class Recurrent:
 
     def trims(self, length: int) -> bool:
         return False
+
+    def cut(self, length: int) -> list[mx.array]:
+        raise ValueError("a recurrent state cannot be cut")
 
     def stretched(self, length: int) -> list[mx.array]:
         return self.state()

@@ -62,3 +62,12 @@ def test_buffers_that_mlx_keeps_for_reuse_are_free(monkeypatch):
 
 def test_on_the_cpu_no_limit_of_a_device_counts():
     assert device.memory_limit(GB) is None
+
+
+def test_only_a_cuda_card_has_a_memory_of_its_own(monkeypatch):
+    assert device.card_memory() is None
+    monkeypatch.setattr(mx, "default_device", lambda: SimpleNamespace(type=mx.DeviceType.gpu))
+    monkeypatch.setattr(device, "info", lambda: {"total_memory": 24 * GB})
+    assert device.card_memory() == 24 * GB
+    monkeypatch.setattr(mx.metal, "is_available", lambda: True)
+    assert device.card_memory() is None
