@@ -14,6 +14,7 @@ import os
 import pty
 import random
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -27,22 +28,19 @@ from benchmarks import harness
 
 LATE = 3.0  # seconds from the last signal; on an idle machine one is enough
 CRASHED = {128 + signal.SIGABRT, 128 + signal.SIGSEGV, -signal.SIGABRT, -signal.SIGSEGV}
-CTRL_C = b"\x03"
+CTRL_C = "\x03"
 PROMPT = "Explain what a rainbow is."
-# Words of the command → what is typed once it asks, if it asks.
+# The command → what is typed once it asks, if it asks.
 COMMANDS = {
-    "answer": (["-m", "smol", PROMPT, "-o", "max_tokens", "150"], b""),
-    "long prompt": (["-m", "smol", "tell me " * 350, "-o", "max_tokens", "20"], b""),
-    "seeded": (["-m", "smol", "Say hi.", "-o", "seed", "1"], b""),
-    "chat": (
-        ["chat", "-m", "smol", "-o", "max_tokens", "60"],
-        f"{PROMPT}\nAnd a mirage?\nexit\n".encode(),
-    ),
-    "list": (["specdec", "list"], b""),
+    "answer": (f"-m smol '{PROMPT}' -o max_tokens 150", ""),
+    "long prompt": (f"-m smol '{'tell me ' * 350}' -o max_tokens 20", ""),
+    "seeded": ("-m smol 'Say hi.' -o seed 1", ""),
+    "chat": ("chat -m smol -o max_tokens 60", f"{PROMPT}\nAnd a mirage?\nexit\n"),
+    "list": ("specdec list", ""),
     "bench": (
         "specdec bench smol --against look --no-gate --runs 1 --context 64 --class code "
-        "--max-tokens 8".split(),
-        b"",
+        "--max-tokens 8",
+        "",
     ),
 }
 
@@ -51,8 +49,8 @@ COMMANDS = {
 class Terminal:
     """A command in a terminal of its own, whose output is read as it comes."""
 
-    words: list[str]
-    typed: bytes
+    command: str
+    typed: str
     environment: dict[str, str]
     said: bytearray = field(default_factory=bytearray)
     closed: bool = False
@@ -61,7 +59,8 @@ class Terminal:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             python = sys.executable
-            os.execve(python, [python, "-m", "llm", *self.words], self.environment)
+            words = [python, "-m", "llm", *shlex.split(self.command)]
+            os.execve(python, words, self.environment)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
         self.write(self.typed)
@@ -72,9 +71,9 @@ class Terminal:
                 if select.select([self.fd], [], [], 0.02)[0]:
                     self.said += os.read(self.fd, 65536)
 
-    def write(self, typed: bytes) -> None:
+    def write(self, typed: str) -> None:
         if not self.closed:
-            os.write(self.fd, typed)
+            os.write(self.fd, typed.encode())
 
     def signal(self, signum: int) -> None:
         """As it comes to a user: typed, by closing the terminal, or from another process."""
@@ -158,7 +157,7 @@ def _trial(name: str, moment: float, chosen: random.Random, environment: dict[st
         time.sleep(chosen.uniform(0.0, 0.2))
     start = time.monotonic()
     if name == "chat" and signum == signal.SIGINT:
-        terminal.write(b"\nexit\n")  # the first Ctrl-C ends an answer, and not the chat
+        terminal.write("\nexit\n")  # the first Ctrl-C ends an answer, and not the chat
     status = terminal.ended(60)
     waited = time.monotonic() - start
     if status is None:
