@@ -113,10 +113,7 @@ def render(
         "memory": MEMORY,
     }
     with _process() as process:
-        try:
-            said = _wait(process, json.dumps(asked, default=str).encode(), cancelled)
-        finally:
-            process.kill()
+        said = _wait(process, json.dumps(asked, default=str).encode(), cancelled)
     found: list[str | UsageError] = []
     for line in said.decode().splitlines():
         outcome = json.loads(line)
@@ -159,12 +156,16 @@ def _wait(process: "subprocess.Popen[bytes]", asked: bytes, cancelled: Callable[
     said: list[bytes] = []
     talk = threading.Thread(target=lambda: said.append(process.communicate(asked)[0]), daemon=True)
     talk.start()
-    while talk.is_alive():
-        talk.join(_WAIT)
-        if cancelled():
-            raise KeyboardInterrupt
-        if _memory_of(process.pid) > MEMORY:
-            process.kill()
+    try:
+        while talk.is_alive():
+            talk.join(_WAIT)
+            if cancelled():
+                raise KeyboardInterrupt
+            if _memory_of(process.pid) > MEMORY:
+                process.kill()
+    finally:
+        process.kill()
+        talk.join()  # it reads from pipes that the caller closes next
     return said[0]
 
 

@@ -96,10 +96,13 @@ def test_what_was_rendered_before_a_limit_is_kept(monkeypatch):
 def test_an_interrupt_ends_a_rendering_and_its_process():
     others = {*psutil.Process().children()}  # those of earlier tests
     stop = threading.Event()
-    threading.Timer(0.3, stop.set).start()
+    timer = threading.Timer(0.3, stop.set)
+    threads = {*threading.enumerate(), timer}
+    timer.start()
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         rendered(FOREVER, cancelled=stop.is_set)
+    assert {*threading.enumerate()} <= threads  # none goes on reading from the process
     assert time.monotonic() - started < rendering.SECONDS / 2
     assert {*psutil.Process().children()} <= others  # none is left, running or not
 
