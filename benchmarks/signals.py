@@ -58,6 +58,8 @@ class Terminal:
     def __post_init__(self) -> None:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            for signum in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+                signal.signal(signum, signal.SIG_DFL)  # as a shell's terminal has it
             python = sys.executable
             words = [python, "-m", "llm", *shlex.split(self.command)]
             os.execve(python, words, self.environment)
