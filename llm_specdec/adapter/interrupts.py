@@ -63,6 +63,8 @@ def _handlers(reading: Reading, command: click.Context | None) -> Iterator[None]
 
     def handler(signum: int, frame: FrameType | None) -> None:
         if signum == signal.SIGHUP:
+            # The kernel says it, and the shell says it again: once is enough.
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
             _detach()
         if reading.job.cancelled or not (reading.job.keeps or chats):
             raise KeyboardInterrupt if signum == signal.SIGINT else SystemExit(128 + signum)
@@ -76,7 +78,8 @@ def _handlers(reading: Reading, command: click.Context | None) -> Iterator[None]
         yield
     finally:
         for signum in taken:
-            signal.signal(signum, _DEFAULTS[signum])
+            if signal.getsignal(signum) is handler:
+                signal.signal(signum, _DEFAULTS[signum])
 
 
 def _detach() -> None:

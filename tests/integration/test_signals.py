@@ -70,6 +70,21 @@ def test_an_answer_that_a_signal_ends_is_logged(llm, signum):
     assert text.startswith("round and about,round") and reason == "interrupted"
 
 
+@pytest.mark.parametrize("apart", [0.0, 0.01, 0.05, 0.3])
+def test_a_closed_terminal_may_hang_up_twice_and_the_answer_is_logged(llm, apart):
+    """The kernel says it, and the shell says it again."""
+    process = llm("-m", "chain", "go on")
+    process.stdin.close()
+    process.stdin = None
+    assert process.stdout.read(20).startswith(b"round and about,")
+    for _ in range(3):
+        process.send_signal(signal.SIGHUP)
+        time.sleep(apart)
+    assert end(process) == (129, "")
+    [(text, reason)] = answers()
+    assert text.startswith("round and about,round") and reason == "interrupted"
+
+
 def test_what_did_not_stream_ends_quietly_in_a_closed_pipe(llm):
     process = llm("-m", "chain", "go on", "--no-stream", "-o", "max_tokens", "8")
     process.stdout.close()
