@@ -87,12 +87,16 @@ def admit(
     kv_bits: int | None = None,
     drafter_bits: int | None = None,
     drafter_group_size: int | None = None,
-    resident: int = 0,
+    loaded: tuple[bool, bool] = (False, False),
+    makes_way: int = 0,
+    in_use: int = 0,
 ) -> Need:
     """Refuse, before anything is loaded, a run that cannot fit or a target that is none.
 
     tokens: of prompt and output together. lane: the kind of drafter that runs.
-    resident: bytes that this process holds of the models already.
+    loaded: whether this process holds the target's weights, and the drafter's. makes_way: bytes
+    that it gives back where they are needed. in_use: bytes that it holds in all, weights of
+    other models among them, which stay.
     Raises ResourceError with the figures, UnsupportedError for a drafter run as a target or
     a model that needs its own code, CheckpointError for damaged files.
     """
@@ -113,7 +117,8 @@ def admit(
         )
 
     need = at(tokens)
-    check(need, budget(resident), at)
+    resident = need.target * loaded[0] + need.drafter * loaded[1] + makes_way
+    check(need, budget(resident, max(in_use - resident, 0)), at)
     return need
 
 
@@ -128,17 +133,18 @@ def resident(
     return need.target + need.drafter
 
 
-def budget(resident: int = 0) -> Budget:
+def budget(resident: int = 0, others: int = 0) -> Budget:
     """What this machine gives: Apple's recommended working set, a GPU's or free memory.
 
-    resident: bytes that this process holds already and that the run will go on using.
+    resident: bytes that this process holds already and that the run will go on using, or that
+    make way. others: bytes that it holds beside those, and keeps.
     Imports mlx only where it has a GPU. Raises ResourceError when it cannot be loaded there.
     """
     if not _has_gpu():
         return free(resident)
     from llm_specdec.engine.hardware import device
 
-    limit = device.memory_limit(resident)
+    limit = device.memory_limit(resident, others)
     if limit is None:
         return free(resident)
     return Budget(

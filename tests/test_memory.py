@@ -2,6 +2,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import llm
+import mlx.core as mx
 import pytest
 
 from fixtures import zoo
@@ -101,7 +102,7 @@ def test_budget_without_a_gpu_is_free_memory_and_counts_what_is_resident():
     assert memory.budget().nbytes > 0
 
 
-GB = 1 << 30
+GB, GPU = 1 << 30, mx.DeviceType.gpu
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,43 @@ def test_states_count_against_the_memory_that_they_lie_in(monkeypatch, card, lim
     machine = SimpleNamespace(available=50 * GB, total=64 * GB)
     monkeypatch.setattr("psutil.virtual_memory", lambda: machine)
     monkeypatch.setattr(memory, "_has_card", lambda: card)
-    monkeypatch.setattr(device, "memory_limit", lambda resident: limit)
+    monkeypatch.setattr(device, "memory_limit", lambda resident, others: limit)
     monkeypatch.setattr(device, "card_memory", lambda: limit and 24 * GB)
     assert memory.of_states().nbytes == (free or 50 * GB)
     assert memory.total_for_states() == (total or 64 * GB)
+
+
+@pytest.mark.parametrize("apple", [True, False])
+@pytest.mark.parametrize(
+    ("loaded", "in_use", "fits"),
+    [
+        ((False, False), 0, True),
+        ((True, False), 1, True),  # a second prompt
+        ((False, False), 1, False),  # another model, which stays
+        ((True, False), 2, False),  # both
+    ],
+)
+def test_weights_of_other_models_in_the_process_count(
+    tmp_path, monkeypatch, apple, loaded, in_use, fits
+):
+    """The memory has room for one and a half models."""
+    from llm_specdec.engine.hardware import device
+
+    folder = write_model(tmp_path / "target")
+    need = memory.estimate(recognise.read(folder), None, 256).total
+    weights, room = recognise.read(folder).weight_bytes, need + need // 2
+    free = {"free_memory": room - in_use * weights, "total_memory": 8 * need}
+    info = {"max_recommended_working_set_size": room} if apple else free
+    monkeypatch.setattr(memory, "_has_gpu", lambda: True)
+    monkeypatch.setattr("mlx.core.default_device", lambda: SimpleNamespace(type=GPU))
+    monkeypatch.setattr("mlx.core.get_cache_memory", lambda: 0)
+    monkeypatch.setattr(device, "info", lambda: info)
+
+    def admit():
+        memory.admit(folder, None, 256, lane="none", loaded=loaded, in_use=in_use * weights)
+
+    if fits:
+        admit()
+    else:
+        with pytest.raises(ResourceError):
+            admit()

@@ -55,10 +55,11 @@ def measured(
     parts = {} if anew else _parts(_read(path).get(f"{key} parts"))
     start = time.monotonic()
     try:
-        for name, curve in session.measure(kv_bits, parts):
-            parts[name] = curve
-            if cancelled() or time.monotonic() - start > seconds:
-                break
+        with device.wired():
+            for name, curve in session.measure(kv_bits, parts):
+                parts[name] = curve
+                if cancelled() or time.monotonic() - start > seconds:
+                    break
         found = session.costs(parts)
     except (RuntimeError, ValueError):  # mlx: out of memory, an operation the device lacks
         return None

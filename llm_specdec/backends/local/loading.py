@@ -30,15 +30,18 @@ class Loaded:
 
 def admit(plan: Plan, tokens: int) -> None:
     """Raises ResourceError where a run of `tokens` in all would not fit into memory."""
+    weights = _weights(plan)
     memory.admit(
-        Path(plan.target),
-        Path(plan.drafter) if plan.drafter else None,
+        weights.target,
+        weights.drafter,
         tokens,
         kv_bits=plan.settings["kv_bits"],
         drafter_bits=plan.drafter_bits,
         drafter_group_size=plan.drafter_group_size,
         lane=plan.lane.kind,
-        resident=memory_in_use(),
+        loaded=sessions.in_memory(weights),
+        makes_way=process.hot().nbytes,
+        in_use=memory_in_use(),
     )
 
 
@@ -47,15 +50,17 @@ def load(plan: Plan) -> Generator[Notice, None, Session]:
     is not used. Raises CheckpointError, UnsupportedError, PairingError."""
     if why := blas.unused():
         yield Notice("warning", why)
-    return sessions.load(
-        Weights(
-            target=Path(plan.target),
-            kind=plan.lane.kind,
-            drafter=Path(plan.drafter) if plan.drafter else None,
-            drafter_bits=plan.drafter_bits,
-            drafter_group_size=plan.drafter_group_size,
-            reads=plan.reads,
-        )
+    return sessions.load(_weights(plan))
+
+
+def _weights(plan: Plan) -> Weights:
+    return Weights(
+        target=Path(plan.target),
+        kind=plan.lane.kind,
+        drafter=Path(plan.drafter) if plan.drafter else None,
+        drafter_bits=plan.drafter_bits,
+        drafter_group_size=plan.drafter_group_size,
+        reads=plan.reads,
     )
 
 

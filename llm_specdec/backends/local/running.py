@@ -17,6 +17,7 @@ from llm_specdec.constraints.grammar import GrammarConstraint
 from llm_specdec.constraints.masks import Constraint
 from llm_specdec.constraints.thinking_budget import Budget
 from llm_specdec.engine import request as engine
+from llm_specdec.engine.hardware.device import wired
 from llm_specdec.engine.outcome import Outcome
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.sampling.logits_processors import Sampling
@@ -95,7 +96,7 @@ def _run(
         prefix_cache=loaded.prefix_cache,
     )
     yield Started()
-    with contextlib.closing(cast(Generator[list[int]], run.tokens())) as rounds:
+    with wired(), contextlib.closing(cast(Generator[list[int]], run.tokens())) as rounds:
         for tokens in rounds:
             yield from answer.events(tokens)
             if cancelled():

@@ -1,19 +1,18 @@
 """Weights in memory. What a drafter is, its kind's face tells; the engine is handed the rest."""
 
-import functools
 from pathlib import Path
 
 from llm_specdec.drafters.common import language_model
 from llm_specdec.drafters.kind import Kind
 from llm_specdec.drafters.table import HELPER, KINDS
 from llm_specdec.engine.drafter import Drafter
-from llm_specdec.engine.hardware import device
 from llm_specdec.engine.policy import Limits
 from llm_specdec.engine.session import Session, Weights
 from llm_specdec.engine.target import Target
 
 # Weights stay in memory for the life of the process: llm makes new model objects all the time.
 _loaded: dict[Weights, Session] = {}
+_targets: dict[Path, Target] = {}
 
 
 def load(weights: Weights) -> Session:
@@ -22,7 +21,6 @@ def load(weights: Weights) -> Session:
     Raises: CheckpointError, UnsupportedError, PairingError.
     """
     if weights not in _loaded:
-        device.wire()
         target = _target(weights.target)
         _loaded[weights] = joined(weights, target, KINDS[weights.kind].load(weights, target))
     return _loaded[weights]
@@ -47,7 +45,13 @@ def _limits(kind: Kind, drafter: Drafter | None) -> Limits:
     )
 
 
-@functools.cache
+def in_memory(weights: Weights) -> tuple[bool, bool]:
+    """Whether the target is in memory, and whether the drafter is."""
+    return weights.target in _targets, weights in _loaded
+
+
 def _target(folder: Path) -> Target:
     """Pairings of one target share its weights."""
-    return language_model.load(folder)
+    if folder not in _targets:
+        _targets[folder] = language_model.load(folder)
+    return _targets[folder]

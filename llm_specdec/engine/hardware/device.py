@@ -1,5 +1,7 @@
 """The device that mlx computes on, as far as memory and reports go."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import mlx.core as mx
@@ -14,18 +16,19 @@ def name() -> str:
     return f"{mx.default_device().type.name} {info().get('device_name', 'unknown')}"
 
 
-def memory_limit(resident: int = 0) -> int | None:
+def memory_limit(resident: int = 0, others: int = 0) -> int | None:
     """Bytes that models may take in all; None on CPU.
 
-    Apple's recommended working set already counts what is loaded. What a CUDA device reports
-    as free does not: `resident`, the bytes that this process holds and will go on using, and
-    the freed buffers that mlx keeps for reuse are added to it.
+    Apple's recommended working set already counts what is loaded: `others`, the bytes of models
+    that this process keeps beside those that a run uses, come off it. What a CUDA device reports
+    as free counts nothing that is loaded: `resident`, the bytes that this process holds and will
+    go on using, and the freed buffers that mlx keeps for reuse are added to it.
     """
     if mx.default_device().type != mx.DeviceType.gpu:
         return None
     device = info()
     if limit := device.get("max_recommended_working_set_size"):
-        return int(limit)
+        return int(limit) - others
     free, total = device.get("free_memory"), device.get("total_memory")
     if free is None:
         return None if total is None else int(total)
@@ -41,15 +44,32 @@ def card_memory() -> int | None:
     return None if total is None else int(total)
 
 
-def wire() -> None:
+@contextlib.contextmanager
+def wired() -> Iterator[None]:
     """On Apple silicon, let weights and caches stay resident up to the recommended working set,
-    target and drafter together: what is not wired may be paged out between two passes.
+    target and drafter together: what is not wired may be paged out between two passes. Once
+    nothing runs the system has the memory to itself again. Runs may take turns.
 
     Source: mlx_lm.generate.wired_limit, which sets the same limit around each generation.
     """
+    global _wiring
     limit = info().get("max_recommended_working_set_size")
-    if mx.metal.is_available() and limit:
+    if not (mx.metal.is_available() and limit):
+        yield
+        return
+    if not _wiring:
         mx.set_wired_limit(int(limit))
+    _wiring += 1
+    try:
+        yield
+    finally:
+        _wiring -= 1
+        if not _wiring:
+            mx.synchronize()
+            mx.set_wired_limit(0)
+
+
+_wiring = 0  # how many are under way
 
 
 def peak_memory() -> int:

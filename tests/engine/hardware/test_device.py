@@ -15,17 +15,28 @@ def wired(monkeypatch):
     return limits
 
 
-def test_on_apple_silicon_the_recommended_working_set_is_wired(monkeypatch, wired):
+def test_on_apple_silicon_the_recommended_working_set_is_wired_while_anything_runs(
+    monkeypatch, wired
+):
     monkeypatch.setattr(mx.metal, "is_available", lambda: True)
     monkeypatch.setattr(device, "info", lambda: {"max_recommended_working_set_size": 48 << 30})
-    device.wire()
+    one, other = device.wired(), device.wired()
+    one.__enter__()
+    other.__enter__()  # they take turns, and the first ends first
+    one.__exit__(None, None, None)
     assert wired == [48 << 30]
+    other.__exit__(None, None, None)
+    assert wired == [48 << 30, 0]
+    with pytest.raises(KeyboardInterrupt), device.wired():
+        raise KeyboardInterrupt
+    assert wired[2:] == [48 << 30, 0]
 
 
 @pytest.mark.parametrize("info", [{}, {"free_memory": 1 << 30, "total_memory": 2 << 30}])
 def test_elsewhere_nothing_is_wired(monkeypatch, wired, info):
     monkeypatch.setattr(device, "info", lambda: info)
-    device.wire()
+    with device.wired():
+        pass
     assert wired == []
 
 
