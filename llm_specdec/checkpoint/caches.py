@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llm_specdec.checkpoint.files import Tensor
+from llm_specdec.errors import CheckpointError
 
 STEP = 256  # mlx-lm grows a KV cache in steps of so many tokens
 
@@ -177,6 +178,8 @@ def _every(config: dict[str, Any], count: int, pattern: int, key: str) -> Window
 
 def _letters(config: dict[str, Any], count: int) -> Windows:
     pattern = config.get("sliding_window_pattern") or "G"
+    if not isinstance(pattern, str):
+        raise CheckpointError(f"sliding_window_pattern is {pattern}, a text like LLLG is needed")
     window = _int(config, "sliding_window") or None
     return [window if pattern[index % len(pattern)] == "L" else None for index in range(count)]
 

@@ -12,7 +12,7 @@ from llm_specdec.bench import prompts, table
 from llm_specdec.bench.results import assemble, redact
 from llm_specdec.bench.rules import GATE
 from llm_specdec.bench.store import Store
-from llm_specdec.cli.output import json_option, print_json
+from llm_specdec.cli.output import exclude, json_option, print_json
 from llm_specdec.console.progress import progress
 from llm_specdec.console.text import echo
 from llm_specdec.errors import CheckFailed, ResourceError, Undecided, UsageError
@@ -199,6 +199,8 @@ def _check_options(options: dict[str, Any]) -> None:
         raise UsageError("--prompt-file brings its own prompts: leave --context and --class out")
     if options["lanes"] and (options["warm"] or options["against"] != "none"):
         raise UsageError("--lanes compares with the target alone, cold: leave the others out")
+    exclude("no_gate", ["gate"], "--no-gate gives no verdict")
+    exclude("warm", ["gate"], "--warm decides nothing")
     if not 0 <= options["gate"] < math.inf:
         raise UsageError("--gate is a percentage of 0 or more")
     _check_report(options["report"])

@@ -11,7 +11,7 @@ import click
 import llm
 
 from llm_specdec import receipts
-from llm_specdec.cli.output import json_option, print_json, table
+from llm_specdec.cli.output import exclude, json_option, print_json, table
 from llm_specdec.console.text import echo
 from llm_specdec.drafters.table import lanes
 from llm_specdec.errors import LogError, UsageError
@@ -102,6 +102,8 @@ def logs_command(
       llm specdec logs --since 2d --stats
       llm specdec logs --since 1h --sort wall --table
     """
+    exclude("turns", ["count", "model", "lane", "since", "sort", "stats"], "a TURN is one run")
+    exclude("stats", ["sort", "as_table"], "--stats has a table of its own")
     path = log_path(database)
     if turns:
         found = [one_turn(path, name) for name in turns]

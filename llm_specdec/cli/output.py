@@ -11,6 +11,7 @@ import click
 from llm_specdec.console import text as console
 from llm_specdec.console.progress import say
 from llm_specdec.console.text import echo, escaped, one_line
+from llm_specdec.errors import UsageError
 
 WIDTH = 80
 GAP = "  "
@@ -30,6 +31,21 @@ def done(text: str, data: Any, as_json: bool) -> None:
         print_json(data)
     else:
         echo(text, err=True)
+
+
+def exclude(option: str, others: Sequence[str], why: str) -> None:
+    """Refuse what was typed beside `option` and would be ignored. Names are those of the
+    command's parameters. Raises UsageError."""
+    context = click.get_current_context()
+    typed = {
+        parameter.name: parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name
+        and context.get_parameter_source(parameter.name) is click.core.ParameterSource.COMMANDLINE
+    }
+    beside = [typed[name] for name in others if name in typed]
+    if option in typed and beside:
+        raise UsageError(f"{why}: leave {' and '.join(beside)} out")
 
 
 def on_terminal() -> bool:

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from llm_specdec.drafters import recognise
+from llm_specdec.errors import CheckpointError
 from tests.support.checkpoints import layer, trunk, write_json, write_model, write_safetensors
 
 
@@ -159,3 +160,10 @@ def test_layers_that_the_config_leaves_out_are_noted(tmp_path):
 def test_quantised_cache_counts_bits_and_scales(tmp_path):
     found = read(write_model(tmp_path))
     assert found.kv_bytes(256, kv_bits=8) == 256 * 2 * 64 * (1 + 4 / 64)
+
+
+def test_a_pattern_of_letters_that_is_a_number_is_refused(tmp_path):
+    window = {"sliding_window": 8, "sliding_window_pattern": 4}
+    write_model(tmp_path, shapes=trunk(4), model_type="exaone4", num_hidden_layers=4, **window)
+    with pytest.raises(CheckpointError, match="sliding_window_pattern is 4, a text like LLLG"):
+        _ = read(tmp_path).caches

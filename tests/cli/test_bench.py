@@ -346,3 +346,15 @@ def test_redacted_lanes_name_no_pairing_and_no_drafter(user, engine, monkeypatch
 def test_an_unknown_bench_is_one_line(user, number):
     result = bench("show", number)
     assert result.exit_code == 1 and f"no bench {number}:" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--no-gate", "--gate", "5"], "--no-gate gives no verdict: leave --gate out"),
+        (["--warm", "--gate", "15"], "--warm decides nothing: leave --gate out"),
+    ],
+)
+def test_a_gate_where_nothing_is_decided_is_refused(user, engine, options, said):
+    done = run(engine, GOOD, *options)
+    assert (done.exit_code, done.error) == (2, f"Error: {said}")

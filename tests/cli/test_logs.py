@@ -160,3 +160,15 @@ def test_a_file_that_is_no_database_is_one_line(path):
 
 def test_absurd_counts_are_usage_errors(path):
     assert specdec("logs", "-n", "-1").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["turn", "-n", "3", "--lane", "mtp"], "a TURN is one run: leave -n and --lane out"),
+        (["--stats", "--table"], "--stats has a table of its own: leave --table out"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(path, arguments, said):
+    done = specdec("logs", *arguments)
+    assert (done.exit_code, done.error) == (2, f"Error: {said}")
