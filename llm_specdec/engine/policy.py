@@ -169,6 +169,10 @@ class Auto:
         return "drafting would be slower at its acceptance" if self.state == "parked" else None
 
     def pick(self, sources: Sequence[str], context: int) -> Pick:
+        """Raises LookupError for a source that the drafter's kind does not list."""
+        if unknown := [source for source in sources if source not in self._limits]:
+            known = ", ".join(self._limits)
+            raise LookupError(f"the source {unknown[0]!r} is none of its kind's sources: {known}")
         anew = {
             source: self._best_length(source, context)
             for source in sources

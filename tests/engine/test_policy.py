@@ -201,3 +201,9 @@ def test_costs_survive_being_stored():
     import json
 
     assert Costs.from_json(json.loads(json.dumps(priced.as_json()))) == priced
+
+
+def test_a_source_that_its_kind_does_not_list_is_named():
+    auto = Auto(costs(FLAT), Limits({"drafter": LONGEST}, {}))
+    with pytest.raises(LookupError, match="source 'guess' is none of its kind's sources: drafter"):
+        auto.pick(["guess"], 128)
