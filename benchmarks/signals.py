@@ -175,6 +175,8 @@ def _trial(name: str, moment: float, chosen: random.Random, environment: dict[st
         return f"late: {waited:.0f} s, status {status}"
     if "Traceback" in text:
         ours = f"{os.sep}llm_specdec{os.sep}" in text
+        if ours:
+            print(text, file=sys.stderr)
         return "traceback of ours" if ours else "Python's own traceback, before llm runs"
     return f"status {status}"
 

@@ -112,8 +112,8 @@ def render(
         "seconds": SECONDS,
         "memory": MEMORY,
     }
-    with _process() as process:
-        said = _wait(process, json.dumps(asked, default=str).encode(), cancelled)
+    process = _process()
+    said = _wait(process, json.dumps(asked, default=str).encode(), cancelled)
     found: list[str | UsageError] = []
     for line in said.decode().splitlines():
         outcome = json.loads(line)
@@ -164,8 +164,8 @@ def _wait(process: "subprocess.Popen[bytes]", asked: bytes, cancelled: Callable[
             if _memory_of(process.pid) > MEMORY:
                 process.kill()
     finally:
-        process.kill()
-        talk.join()  # it reads from pipes that the caller closes next
+        process.kill()  # `talk` then reads to the end and closes the pipes, also without us
+        talk.join()
     return said[0]
 
 
