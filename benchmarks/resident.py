@@ -1,25 +1,27 @@
 """What a resident worker saves, and what it holds: `python -m benchmarks.resident [PART ...]`.
 
-    python -m benchmarks.resident                 # every part, some 15 minutes
-    python -m benchmarks.resident oneshot prompt  # the times alone
+    python -m benchmarks.resident                        # every part, some 15 minutes
+    python -m benchmarks.resident oneshot prompt decode  # the times alone
 
 Commands are run as a user runs them, each in a process of its own, with a log and a registry of
-their own. What is compared takes turns in one run.
+their own. What is compared takes turns in one run. One table at the end has all figures.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
 import signal
+import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import llm
 import psutil
@@ -45,6 +47,15 @@ def register_models(register):
 METADATA = "Metadata-Version: 2.1\nName: echo-plugin\nVersion: 0\n"
 ENTRY_POINTS = "[llm]\necho = echo_plugin\n"
 LONG = "\n".join(f"{i}. The {i}th line of this text tells of line {i + 1}." for i in range(120))
+
+
+class Row(NamedTuple):
+    """A figure, what it should be, and whether it is; None where nothing is asked of it."""
+
+    what: str
+    figure: str
+    wanted: str = ""
+    met: bool | None = None
 
 
 class Shell:
@@ -110,10 +121,11 @@ class Shell:
         return psutil.Process(found["pid"])
 
 
-def oneshot(shell: Shell) -> None:
+def oneshot(shell: Shell) -> Iterator[Row]:
     """Wall time of a one-token answer: warm, cold, and by a plugin that prints a word."""
     hi = ["hi", "-o", "max_tokens", "1"]
     commands = {
+        "version": ["--version"],
         "echo": ["-m", "echo", *hi],
         "warm": ["-m", "smol", *hi],
         "cold": ["-m", "smol", *hi, "-o", "keep_alive", "0"],
@@ -123,15 +135,18 @@ def oneshot(shell: Shell) -> None:
         shell.llm(*words)
     rounds = [{name: shell.wall(*words) for name, words in commands.items()} for _ in range(15)]
     for name in commands:
-        print(f"  {name} {statistics.median(one[name] for one in rounds):7.0f} ms")
+        yield Row(f"{name}, ms", f"{statistics.median(one[name] for one in rounds):.0f}")
     shell.llm(*commands["warm"])
-    receipt = shell.receipt()
-    print(f"  of the warm one, in the worker: {receipt['wall_ms']:.0f} ms")
-    _ratio("warm ÷ echo", [one["warm"] / one["echo"] for one in rounds], "at most 1.25")
-    _ratio("warm ÷ cold", [one["warm"] / one["cold"] for one in rounds], "at most 0.4")
+    inside = shell.receipt()["wall_ms"]
+    yield Row("of warm, the model's own, ms", f"{inside:.0f}")
+    yield _most("warm ÷ echo", [one["warm"] / one["echo"] for one in rounds], 1.25)
+    without = [(one["warm"] - inside) / one["echo"] for one in rounds]
+    yield _most("warm without the model ÷ echo", without, 1.25)
+    yield _most("warm ÷ cold", [one["warm"] / one["cold"] for one in rounds], 0.4)
+    yield Row(*_most("echo ÷ cold", [one["echo"] / one["cold"] for one in rounds], 0.4)[:2])
 
 
-def prompt(shell: Shell) -> None:
+def prompt(shell: Shell) -> Iterator[Row]:
     """Time to the first token of a prompt that the worker knows, asked from new commands, against
     that of one process which asks it again and again."""
     shell.keep("10m")
@@ -147,15 +162,13 @@ def prompt(shell: Shell) -> None:
             commanded.append(receipt["ttft_ms"])
             inside.append(_receipt(response)["ttft_ms"])
     tokens = receipt["tokens"]
-    print(f"  {tokens['prompt']} tokens, {tokens['cached']} of them cached")
-    print(
-        f"  commands {statistics.median(commanded):.1f} ms, inside {statistics.median(inside):.1f}"
-    )
+    yield Row("prompt, tokens (cached)", f"{tokens['prompt']} ({tokens['cached']})")
+    yield Row("first token in the process, ms", f"{statistics.median(inside):.1f}")
     ratios = [a / b for a, b in zip(commanded, inside, strict=True)]
-    _ratio("first token, command ÷ process", ratios, "at most 1.2")
+    yield _most("first token, command ÷ process", ratios, 1.2)
 
 
-def decode(shell: Shell) -> None:
+def decode(shell: Shell) -> Iterator[Row]:
     """Decode rate by the worker and in this process, in turn."""
     shell.keep("10m")
     model = llm.get_model("smol")
@@ -169,10 +182,10 @@ def decode(shell: Shell) -> None:
             if turn:
                 rates[keep_alive].append(_receipt(response)["rates"]["decode_tps"])
     ratios = [a / b for a, b in zip(rates["10m"], rates["0"], strict=True)]
-    _ratio("decode rate, worker ÷ in-process", ratios, "at least 0.99")
+    yield _least("decode rate, worker ÷ process", ratios, 0.99)
 
 
-def idle(shell: Shell) -> None:
+def idle(shell: Shell) -> Iterator[Row]:
     """CPU time that a worker takes while nobody asks it anything."""
     shell.keep("10m")
     shell.llm("-m", "smol", "hi", "-o", "max_tokens", "1")
@@ -183,10 +196,11 @@ def idle(shell: Shell) -> None:
     after, switched = process.cpu_times(), process.num_ctx_switches()
     used = after.user + after.system - before.user - before.system
     woken = switched.voluntary - switches.voluntary
-    print(f"  CPU of an idle worker in 20 s: {used:.2f} s, woken {woken} times")
+    yield Row("CPU of an idle worker in 20 s, s", f"{used:.2f}", "0", used == 0)
+    yield Row("times that it woke up", f"{woken}", "0", woken == 0)
 
 
-def memory(shell: Shell) -> None:
+def memory(shell: Shell) -> Iterator[Row]:
     """Memory of the worker over 500 prompts."""
     shell.keep("10m")
     model = llm.get_model("smol")
@@ -197,10 +211,11 @@ def memory(shell: Shell) -> None:
         if number in (10, 100, 250, 500):
             held[number] = shell.worker().memory_info().rss
     for number, size in held.items():
-        print(f"  after prompt {number}: {size / 1e6:.0f} MB, ÷ after 10: {size / held[10]:.3f}")
+        yield Row(f"memory after prompt {number}, MB", f"{size / 1e6:.0f}")
+    yield _most("memory after 500 ÷ after 10", [held[500] / held[10]], 1.02)
 
 
-def together(shell: Shell) -> None:
+def together(shell: Shell) -> Iterator[Row]:
     """Twenty commands at once, and no worker yet."""
     questions = [f"Name {number} animals." for number in range(2, 22)]
     words = [["-m", "smol", one, "-o", "max_tokens", "12", "-n"] for one in questions]
@@ -210,13 +225,15 @@ def together(shell: Shell) -> None:
     shell.stop()
     processes = [shell.start(*one) for one in words]
     said = [process.communicate(timeout=300) for process in processes]
-    print(f"  equal answers: {sum(a == b for (a, _), b in zip(said, expected, strict=True))} of 20")
-    print(f"  workers: {len(shell.workers())}, prompts {shell.workers()[0]['requests']}")
+    same = sum(a == b for (a, _), b in zip(said, expected, strict=True))
+    found = shell.workers()
     noise = {line for _, error in said for line in error.splitlines()}
-    print(f"  on stderr: {sorted(noise) or 'nothing'}")
+    yield Row("20 at once: answers as serially", f"{same}", "20", same == 20)
+    yield Row("20 at once: workers", f"{len(found)}", "1", len(found) == 1)
+    yield Row("20 at once: lines on stderr", "; ".join(sorted(noise)) or "none", "none", not noise)
 
 
-def kills(shell: Shell) -> None:
+def kills(shell: Shell) -> Iterator[Row]:
     """A hundred times, a client or the worker is killed at a random moment."""
     shell.keep("10m")
     chosen = random.Random(0)
@@ -241,28 +258,53 @@ def kills(shell: Shell) -> None:
         if not shell.llm("-m", "smol", "hi", "-o", "max_tokens", "2").strip():
             raise SystemExit("the next command said nothing")
     for what, count in sorted(seen.items()):
-        print(f"  {count:3} {what}")
-    shell.llm("logs", "list", "-n", "1")
-    known = {one["pid"] for one in shell.workers()}
+        yield Row(what, f"{count}")
+    hangs = sum(count for what, count in seen.items() if what.endswith("hang"))
+    yield Row("100 kills: hangs", f"{hangs}", "0", hangs == 0)
+    found = {one["pid"] for one in shell.workers()}
+    orphans = _servers(shell) - found
+    yield Row("100 kills: workers that nobody can reach", f"{len(orphans)}", "0", not orphans)
+    broken = _log_problems(shell)
+    yield Row("100 kills: llm's log", broken, "ok", broken == "ok")
+
+
+def _servers(shell: Shell) -> set[int]:
+    """Processes that serve sockets of this user folder."""
     server = "llm_specdec.backends.resident.server"
-    orphans = [
+    found = psutil.process_iter(["cmdline", "environ"])
+    user = shell.environment["LLM_USER_PATH"]
+    return {
         process.pid
-        for process in psutil.process_iter(["cmdline"])
-        if server in (process.info["cmdline"] or []) and process.pid not in known
-    ]
-    print(f"  workers {len(known)}, orphans {len(orphans)}; the log can be read")
+        for process in found
+        if server in (process.info["cmdline"] or [])
+        and (process.info["environ"] or {}).get("LLM_USER_PATH") == user
+    }
+
+
+def _log_problems(shell: Shell) -> str:
+    with contextlib.closing(sqlite3.connect(shell.llm("logs", "path").strip())) as log:
+        ((said,),) = log.execute("pragma integrity_check").fetchall()
+    return str(said)
 
 
 def _receipt(response: llm.Response) -> dict[str, Any]:
     return dict((response.response_json or {})["specdec"])
 
 
-def _ratio(what: str, ratios: list[float], wanted: str) -> None:
-    middle = statistics.median(ratios)
-    print(f"  {what}: {middle:.3f} (from {min(ratios):.3f} to {max(ratios):.3f}; {wanted})")
+def _most(what: str, ratios: list[float], limit: float) -> Row:
+    return Row(what, _said(ratios), f"at most {limit}", statistics.median(ratios) <= limit)
 
 
-PARTS: dict[str, Callable[[Shell], None]] = {
+def _least(what: str, ratios: list[float], limit: float) -> Row:
+    return Row(what, _said(ratios), f"at least {limit}", statistics.median(ratios) >= limit)
+
+
+def _said(ratios: list[float]) -> str:
+    middle = f"{statistics.median(ratios):.3f}"
+    return f"{middle} ({min(ratios):.3f} to {max(ratios):.3f})" if len(ratios) > 1 else middle
+
+
+PARTS: dict[str, Callable[[Shell], Iterator[Row]]] = {
     part.__name__: part for part in (oneshot, prompt, decode, idle, memory, together, kills)
 }
 
@@ -271,14 +313,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("parts", nargs="*", default=[*PARTS], metavar="PART", help=", ".join(PARTS))
     asked = parser.parse_args()
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         shell = Shell(Path(folder))
         try:
             for name in asked.parts:
-                print(f"{name}: {PARTS[name].__doc__}")
-                PARTS[name](shell)
+                print(f"{name}: {PARTS[name].__doc__}", file=sys.stderr, flush=True)
+                rows += PARTS[name](shell)
         finally:
             shell.stop()
+    print("| figure | measured | wanted | |\n|---|---|---|---|")
+    for row in rows:
+        met = {True: "yes", False: "**no**", None: ""}[row.met]
+        print(f"| {row.what} | {row.figure} | {row.wanted} | {met} |")
 
 
 if __name__ == "__main__":
