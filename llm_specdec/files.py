@@ -104,25 +104,25 @@ def created(path: Path) -> int:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
     """Hold the lock beside `path` (its folder is made).
 
-    Raises: TimeoutError where another process keeps it for LOCK_SECONDS, OSError.
+    Raises: TimeoutError where another process keeps it for so many seconds, OSError.
     """
     lock = path.with_name(path.name + ".lock")
     make_private(lock)
     descriptor = os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         _check_regular(lock, os.fstat(descriptor).st_mode)
-        if not _acquired(descriptor):
+        if not _acquired(descriptor, seconds):
             raise TimeoutError(f"{path} is in use by another process: try again")
         yield
     finally:
         os.close(descriptor)  # which lets go of the lock
 
 
-def _acquired(descriptor: int) -> bool:
-    deadline = time.monotonic() + LOCK_SECONDS
+def _acquired(descriptor: int, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -68,5 +68,6 @@ def execute(
     for folder in filter(None, (plan.target, plan.drafter)):
         read_ahead.begin(folder)
     from llm_specdec.backends import local
+    from llm_specdec.backends.resident.room import with_room
 
-    return local.execute(plan, request, cancelled)
+    return with_room(lambda: local.execute(plan, request, cancelled))

@@ -8,9 +8,9 @@ from llm_specdec import memory
 from llm_specdec.backends.events import Notice
 from llm_specdec.backends.local import costs, sessions
 from llm_specdec.backends.planning import Plan
+from llm_specdec.backends.resident import control
 from llm_specdec.engine.costs import Costs
-from llm_specdec.engine.hardware import blas
-from llm_specdec.engine.hardware.device import memory_in_use
+from llm_specdec.engine.hardware import blas, device
 from llm_specdec.engine.session import Session, Weights
 from llm_specdec.prefix_cache import process
 from llm_specdec.prefix_cache.lookup import PrefixCache
@@ -41,8 +41,13 @@ def admit(plan: Plan, tokens: int) -> None:
         lane=plan.lane.kind,
         loaded=sessions.in_memory(weights),
         makes_way=process.hot().nbytes,
-        in_use=memory_in_use(),
+        in_use=device.memory_in_use() + _held_by_workers(),
     )
+
+
+def _held_by_workers() -> int:
+    """Bytes of other processes that no account of the device shows."""
+    return control.held_elsewhere() if device.has_working_set() else 0
 
 
 def load(plan: Plan) -> Generator[Notice, None, Session]:

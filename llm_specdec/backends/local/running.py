@@ -31,7 +31,9 @@ from llm_specdec.prompting.text import TextStream
 Answer = TextAnswer | TokenAnswer
 
 
-def execute(plan: Plan, request: Request, cancelled: Callable[[], bool]) -> Iterator[Event]:
+def execute(
+    plan: Plan, request: Request, cancelled: Callable[[], bool]
+) -> Generator[Event, None, None]:
     """See `backends.execute`. To be iterated on one thread, the same for all runs: mlx keeps
     its streams by thread."""
     if request.messages:

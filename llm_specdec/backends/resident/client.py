@@ -2,17 +2,19 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 from llm_specdec.backends.events import Event, Notice, Request, Started
 from llm_specdec.backends.planning import Plan
-from llm_specdec.backends.resident import control, starting, wire
+from llm_specdec.backends.resident import starting, wire
+from llm_specdec.backends.resident.room import with_room
 from llm_specdec.backends.resident.starting import Unreachable
 from llm_specdec.backends.resident.wire import BadMessage, Channel, Closed, Message
 from llm_specdec.errors import ResourceError
 
 TICK = 0.05  # seconds between two looks at `cancelled`
 SILENCE = 20.0  # seconds without a sign of life, after which the worker counts as stuck
+TRIES = 2  # workers that may be lost before the answer is made here
 
 
 class _Lost(Exception):
@@ -20,32 +22,29 @@ class _Lost(Exception):
 
 
 def execute(plan: Plan, request: Request, cancelled: Callable[[], bool]) -> Iterator[Event]:
-    """See `backends.execute`. Where no worker can be had, or it dies before it said anything,
-    the answer is made in this process, after a line that says so."""
-    try:
-        yield from _answered(plan, request, cancelled)
-    except (Unreachable, _Lost) as error:
-        yield Notice("warning", f"answered without a resident worker: {error}")
-        from llm_specdec.backends import local
-
-        yield from local.execute(plan, request, cancelled)
-
-
-def _answered(plan: Plan, request: Request, cancelled: Callable[[], bool]) -> Iterator[Event]:
-    """By the worker, with room made for it: where its weights do not fit, the worker that was
-    idle the longest makes way, and it is asked again."""
-    while True:
-        channel = starting.connected(plan)
-        started = False
+    """See `backends.execute`. Where no worker can be had, or another one dies before it said
+    anything, the answer is made in this process, after a line that says so."""
+    why: Exception | None = None
+    for _ in range(TRIES):
         try:
-            with contextlib.closing(channel):
-                for event in _events(channel, plan, request, cancelled):
-                    started = started or isinstance(event, Started)
-                    yield event
+            yield from with_room(lambda: _answered(plan, request, cancelled), plan.target)
             return
-        except ResourceError:
-            if started or not control.make_room(plan.target):
-                raise
+        except Unreachable as error:
+            why = error
+            break
+        except _Lost as error:  # with all that waited for it: one of them starts another
+            why = error
+    yield Notice("warning", f"answered without a resident worker: {why}")
+    from llm_specdec.backends import local
+
+    yield from local.execute(plan, request, cancelled)
+
+
+def _answered(
+    plan: Plan, request: Request, cancelled: Callable[[], bool]
+) -> Generator[Event, None, None]:
+    with contextlib.closing(starting.connected(plan)) as channel:
+        yield from _events(channel, plan, request, cancelled)
 
 
 def _events(
@@ -58,6 +57,8 @@ def _events(
         for message in _messages(channel, cancelled):
             if "failure" in message:
                 raise wire.read_failure(message)
+            if "stale" in message:
+                raise _Lost(str(message["stale"]))
             if "waiting" in message:
                 yield Notice("progress", _waiting(int(message["waiting"])))
             elif "event" in message:

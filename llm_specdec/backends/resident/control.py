@@ -9,16 +9,21 @@ from typing import Any
 
 from llm_specdec.backends.resident import identity, places, starting
 from llm_specdec.backends.resident.places import Place
-from llm_specdec.backends.resident.wire import BadMessage, Closed
+from llm_specdec.backends.resident.wire import BadMessage, Closed, Silent
+from llm_specdec.errors import ResourceError
 
 END = 5.0  # seconds that a worker has to end by itself
 
 
 @dataclass(frozen=True)
 class Held:
-    """A worker that answers, or whose process is there and does not: then `status` is empty."""
+    """A worker that answers, or whose process is there and does not: then `status` is empty.
+
+    pid: None where the process is not this user's, or cannot be told.
+    """
 
     place: Place
+    pid: int | None
     status: dict[str, Any]
 
     @property
@@ -36,7 +41,7 @@ class Held:
 
 
 def workers() -> list[Held]:
-    """All there are; a socket that nobody answers at any more is removed. Raises ResourceError."""
+    """All there are; a socket that nobody listens at is none. Raises ResourceError."""
     return [held for place in places.all_places() if (held := _ask(place))]
 
 
@@ -44,44 +49,65 @@ def _ask(place: Place) -> Held | None:
     try:
         channel = starting.connect(place)
     except OSError:
-        return Held(place, {})
+        return Held(place, None, {})
     if channel is None:
-        with contextlib.suppress(OSError):
-            place.socket.unlink()
         return None
     with contextlib.closing(channel):
         try:
-            return Held(place, starting.greet(channel, "status"))
-        except (Closed, BadMessage):
-            return Held(place, {})
+            return Held(place, channel.pid, starting.greet(channel, "status"))
+        except (Silent, BadMessage):
+            return Held(place, channel.pid, {})
+        except Closed:  # it ended meanwhile
+            return None
 
 
 def stop(held: Held) -> bool:
-    """End a worker, in the middle of an answer too; whether it is gone."""
-    pid = held.status.get("pid")
-    with contextlib.suppress(OSError, Closed, BadMessage):
-        if channel := starting.connect(held.place):
-            with contextlib.closing(channel):
-                pid = starting.greet(channel, "stop")["pid"]
-    if not isinstance(pid, int):
+    """End a worker, in the middle of an answer too, and one that does not answer; whether it is
+    gone."""
+    if held.pid is None:
         return False
-    for signum in (None, signal.SIGTERM, signal.SIGKILL):
-        if signum is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signum)
-        if _is_gone(pid, END if signum is None else 1.0):
+    if _told_to_stop(held.place) and _is_gone(held.pid, END):
+        return True
+    for signum in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(held.pid, signum)
+        if _is_gone(held.pid, 1.0):
             return True
     return False
 
 
-def make_room(target: str) -> bool:
-    """Stop the worker of another target that was idle the longest; False where there is none."""
-    others = [
-        held
-        for held in workers()
-        if held.place != places.place_of(target) and held.status and not held.status["busy"]
-    ]
+def _told_to_stop(place: Place) -> bool:
+    with contextlib.suppress(OSError, Closed, Silent, BadMessage):
+        if channel := starting.connect(place):
+            with contextlib.closing(channel):
+                starting.greet(channel, "stop")
+                return True
+    return False
+
+
+def make_room(target: str | None = None) -> bool:
+    """Stop the worker that holds weights and was idle the longest, but that of `target`; False
+    where there is none."""
+    try:
+        own = places.place_of(target) if target else None
+        others = [
+            held
+            for held in workers()
+            if held.place != own and held.target and not held.status["busy"]
+        ]
+    except ResourceError:
+        return False
     return bool(others) and stop(max(others, key=lambda held: float(held.status["idle_s"])))
+
+
+def held_elsewhere() -> int:
+    """Bytes that workers hold, this process left out."""
+    try:
+        found = workers()
+    except ResourceError:
+        return 0
+    others = [held.status for held in found if held.status and held.pid != os.getpid()]
+    return sum(int(status["bytes"]) for status in others)
 
 
 def _is_gone(pid: int, seconds: float) -> bool:

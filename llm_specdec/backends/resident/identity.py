@@ -1,6 +1,7 @@
 """What a worker must be of, to answer as this process would."""
 
 import functools
+import os
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -8,6 +9,8 @@ from llm_specdec import __version__
 from llm_specdec.backends.planning import Plan
 from llm_specdec.prefix_cache.keys import stamp
 
+# Beginnings of the names of variables that choose how numbers are computed.
+_VARIABLES = ("SPECDEC_", "MLX_", "METAL_", "CUDA_", "OPENBLAS_", "OMP_", "MKL_")
 _PACKAGES = ("mlx", "mlx-lm", "transformers", "llguidance")
 
 
@@ -15,6 +18,14 @@ _PACKAGES = ("mlx", "mlx-lm", "transformers", "llguidance")
 def versions() -> dict[str, str]:
     """Of all that has a say in an answer, as installed when this process first asked."""
     return {"llm-specdec": __version__, **{name: _version(name) for name in _PACKAGES}}
+
+
+@functools.cache
+def environment() -> dict[str, str]:
+    """Variables that have a say in an answer, as they were when this process first asked."""
+    return {
+        name: value for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)
+    }
 
 
 def of_plan(plan: Plan) -> dict[str, str]:

@@ -49,9 +49,7 @@ def folder() -> Path:
 
     Raises ResourceError where it is not ours alone.
     """
-    import llm
-
-    user = Path(llm.user_dir())
+    user = user_folder()
     found = user / "specdec" / "workers"
     if len(os.fsencode(found / f"{_digest('')}{_SUFFIX}")) > LONGEST:
         found = Path(tempfile.gettempdir(), f"llm-specdec-{os.getuid()}-{_digest(str(user))[:8]}")
@@ -67,6 +65,13 @@ def folder() -> Path:
     ):
         raise ResourceError(f"{found} must be yours alone: chmod 700 it, or remove it")
     return found
+
+
+def user_folder() -> Path:
+    """llm's own folder, as it is called from any working directory."""
+    import llm
+
+    return Path(llm.user_dir()).absolute()
 
 
 def _digest(text: str) -> str:

@@ -34,7 +34,10 @@ from llm_specdec.receipts import Result
 FIRST_WAIT = 60.0  # seconds that a worker waits for its first prompt
 PATIENCE = 1.0  # seconds in the queue, after which a client is told
 SIGN_OF_LIFE = 5.0  # seconds between two while a client waits
+READING = 600.0  # seconds that a reader may take for what is left of its answer
+FAREWELL = 3.0  # seconds in which the last answers are sent, before the process ends
 
+CHANGED = "the files of a model changed"
 _END = object()  # in an outbox: nothing follows
 
 
@@ -47,6 +50,7 @@ class Ask:
     since: float  # monotonic
     outbox: "queue.SimpleQueue[Any]" = field(default_factory=queue.SimpleQueue)
     cancelled: threading.Event = field(default_factory=threading.Event)
+    sent: threading.Event = field(default_factory=threading.Event)
 
 
 class Worker:
@@ -62,6 +66,7 @@ class Worker:
         self._served = 0
         self._current: Ask | None = None
         self._queue: list[Ask] = []  # asked and not begun
+        self._unsent: list[Ask] = []  # those, and all whose answer is not with the client yet
         self._stopping = False
         self._stale = ""
         self._holds: dict[str, str] = {}  # folder → what identity.of said when it was loaded
@@ -81,11 +86,22 @@ class Worker:
                 continue
             if ask is not None:
                 self._answer(ask)
+        self._say_farewell()
 
     def _left(self) -> float | None:
+        """Seconds until it is time to end; not before a slow reader has its answer."""
         if self._keep is None:
             return None
-        return max(self._used + self._keep - time.monotonic(), 0.0)
+        keep = max(self._keep, READING) if self._unsent else self._keep
+        return max(self._used + keep - time.monotonic(), 0.0)
+
+    def _say_farewell(self) -> None:
+        """Wait for answers that are on their way. Who asked and was not begun with asks anew."""
+        deadline = time.monotonic() + FAREWELL
+        with self._lock:
+            answered = [ask for ask in self._unsent if ask not in self._queue]
+        for ask in answered:
+            ask.sent.wait(max(deadline - time.monotonic(), 0.0))
 
     def _answer(self, ask: Ask) -> None:
         with self._lock:
@@ -104,7 +120,14 @@ class Worker:
                 self._used, self._keep = time.monotonic(), ask.plan.keep_alive
 
     def _run(self, ask: Ask, queued: float) -> None:
-        warm = self._is_loaded(ask.plan)
+        holds = identity.of_plan(ask.plan)
+        if self._has_other(holds):  # they changed while it waited
+            self._stale = CHANGED
+            ask.outbox.put({"stale": CHANGED})
+            return
+        warm = holds.items() <= self._holds.items()
+        self._holds |= holds
+        self._pairings[ask.plan.pairing] = None
         with contextlib.closing(
             self._execute(ask.plan, ask.request, ask.cancelled.is_set)
         ) as events:
@@ -117,11 +140,10 @@ class Worker:
                     if not ask.plan.keeps_on_disk:
                         break  # what llm does not log is not kept here either
         rendering.start_ahead()  # for the next prompt
-        self._holds |= identity.of_plan(ask.plan)
-        self._pairings[ask.plan.pairing] = None
 
-    def _is_loaded(self, plan: Plan) -> bool:
-        return identity.of_plan(plan).items() <= self._holds.items()
+    def _has_other(self, holds: Mapping[str, str]) -> bool:
+        """Whether a folder that was loaded is not as it was then."""
+        return any(self._holds.get(folder, stamp) != stamp for folder, stamp in holds.items())
 
     # Threads of connections
 
@@ -149,11 +171,10 @@ class Worker:
             return ""
         if hello.get("protocol") != wire.PROTOCOL or hello.get("versions") != identity.versions():
             return "another version is installed"
+        if hello.get("environment") != identity.environment():
+            return "the environment has other settings"
         holds = hello.get("holds")
-        changed = isinstance(holds, dict) and any(
-            self._holds.get(folder, stamp) != stamp for folder, stamp in holds.items()
-        )
-        return "the files of a model changed" if changed else ""
+        return CHANGED if isinstance(holds, dict) and self._has_other(holds) else ""
 
     def _take(self, channel: Channel) -> None:
         """A prompt: put it in the queue, and watch for its end."""
@@ -165,10 +186,11 @@ class Worker:
         with self._lock:
             waits = bool(self._queue) or self._current is not None
             self._queue.append(ask)
+            self._unsent.append(ask)
         self._asks.put(ask)
         if waits:
             threading.Timer(PATIENCE, self._say_waiting, (ask,)).start()
-        writer = threading.Thread(target=_write, args=(channel, ask), daemon=True)
+        writer = threading.Thread(target=self._send, args=(channel, ask), daemon=True)
         writer.start()
         try:
             while channel.receive() is not None:  # whatever it says, it asks for the end
@@ -176,6 +198,14 @@ class Worker:
         finally:
             ask.cancelled.set()
             writer.join()
+
+    def _send(self, channel: Channel, ask: Ask) -> None:
+        _write(channel, ask)
+        ask.sent.set()
+        with self._lock:
+            self._unsent.remove(ask)
+            self._used = time.monotonic()
+        self._asks.put(None)  # the idle time begins anew
 
     def _say_waiting(self, ask: Ask) -> None:
         with self._lock:
@@ -238,28 +268,34 @@ def _as_served(result: Result, warm: bool, queued: float) -> Result:
 
 
 def _memory() -> Message:
-    """Bytes of the process, and entries of its prefix cache."""
+    """Bytes of the process, and entries of its prefix cache. What lies on a GPU is no part of
+    what the operating system counts."""
     import psutil
 
     found: Message = {"bytes": psutil.Process().memory_info().rss, "entries": 0}
-    if "mlx.core" in sys.modules:
+    if "llm_specdec.backends.local" in sys.modules:
+        from llm_specdec.engine.hardware import device
         from llm_specdec.prefix_cache import process
 
+        found["bytes"] = max(found["bytes"], device.memory_held())
         found["entries"] = len(process.hot())
     return found
 
 
 def listen(path: Path) -> socket.socket:
-    """A socket for this user alone, in place of one that nobody answers at any more."""
+    """A socket for this user alone, in place of whatever was there. It takes its name once it
+    can be connected to."""
+    new = path.with_suffix(".new")
     with contextlib.suppress(FileNotFoundError):
-        path.unlink()
+        new.unlink()
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
     try:
-        listening.bind(str(path))
+        listening.bind(str(new))
     finally:
         os.umask(before)
     listening.listen(128)
+    new.rename(path)
     return listening
 
 
@@ -275,6 +311,7 @@ def _accept(listening: socket.socket, worker: Worker) -> None:
 
 def main(path: Path) -> None:
     identity.versions()  # now: later ones would be those of an upgrade
+    identity.environment()  # now: libraries set variables of their own
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end)
     listening = listen(path)

@@ -1,6 +1,7 @@
 """The worker of a target: found, or started, and greeted."""
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -11,12 +12,12 @@ from llm_specdec import files
 from llm_specdec.backends.planning import Plan
 from llm_specdec.backends.resident import identity, places, wire
 from llm_specdec.backends.resident.places import Place
-from llm_specdec.backends.resident.wire import BadMessage, Channel, Closed, Message
+from llm_specdec.backends.resident.wire import BadMessage, Channel, Closed, Message, Silent
 from llm_specdec.errors import ResourceError
 
 # Seconds that are waited for: a connection, an answer to a greeting, a process that starts, one
-# that ends after its last answer.
-CONNECT, GREETING, START, END = 2.0, 5.0, 20.0, 10.0
+# that ends after its last answer, one that takes in a prompt.
+CONNECT, GREETING, START, END, TAKE = 2.0, 5.0, 20.0, 10.0, 20.0
 LOG_LIMIT = 1 << 20  # bytes; a longer log is begun anew
 TRIES = 3
 
@@ -33,7 +34,7 @@ def connected(plan: Plan) -> Channel:
     """
     try:
         place = places.place_of(plan.target)
-        with files.locked(place.start):
+        with files.locked(place.start, seconds=GREETING + END + START):
             for _ in range(TRIES):
                 if channel := _greeted(place, plan):
                     return channel
@@ -49,14 +50,20 @@ def _greeted(place: Place, plan: Plan) -> Channel | None:
     if channel is None:
         return None
     holds = identity.of_plan(plan)
+    told = {"versions": identity.versions(), "environment": identity.environment()}
     try:
-        reply = greet(channel, "run", versions=identity.versions(), holds=holds)
-    except (Closed, BadMessage):
+        reply = greet(channel, "run", **told, holds=holds)
+    except Closed:
         return None
+    except (Silent, BadMessage) as error:
+        channel.close()
+        raise Unreachable(
+            f"process {channel.pid} has its socket and does not answer: llm specdec stop ends it"
+        ) from error
     if "stale" not in reply:
         return channel
     with contextlib.suppress(Closed, BadMessage):
-        channel.receive(END)  # it closes when it ends
+        channel.receive(END)  # it closes when it ends; one that is busy is not waited for
     channel.close()
     return None
 
@@ -74,21 +81,20 @@ def connect(place: Place) -> Channel | None:
     except OSError:
         connection.close()
         raise
-    connection.settimeout(None)
     if not wire.is_ours(connection):
         connection.close()
         raise PermissionError(f"{place.socket} is another user's")
-    return Channel(connection)
+    return Channel(connection, patience=TAKE)
 
 
 def greet(channel: Channel, what: str, **more: Any) -> Message:
-    """What the worker answers to being asked to do `what`. Raises Closed, BadMessage; Closed,
-    too, where it does not answer."""
+    """What the worker answers to being asked to do `what`. Raises Closed, BadMessage, Silent."""
     channel.send({"protocol": wire.PROTOCOL, "do": what, **more})
     reply = channel.receive(GREETING)
     if reply is None:
-        channel.close()
-        raise Closed
+        raise Silent
+    if reply.get("protocol") != wire.PROTOCOL:
+        raise BadMessage("another protocol")
     return reply
 
 
@@ -104,6 +110,7 @@ def _start(place: Place) -> None:
             stdout=log,
             stderr=log,
             cwd=place.socket.parent,
+            env={**os.environ, "LLM_USER_PATH": str(places.user_folder())},
             start_new_session=True,  # Ctrl-C is for the command, not for the worker
         )
     deadline = time.monotonic() + START
@@ -112,7 +119,8 @@ def _start(place: Place) -> None:
             raise Unreachable(f"it ended with status {process.returncode}: see {place.log}")
         if channel := connect(place):
             channel.close()
-            return
+            if channel.pid == process.pid:  # and not one that it takes the place of
+                return
         time.sleep(0.01)
     process.kill()
     raise Unreachable(f"it did not start within {START:.0f} s: see {place.log}")

@@ -14,7 +14,7 @@ import struct
 import sys
 import threading
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import pydantic
 
@@ -46,15 +46,24 @@ class Closed(Exception):
     """The other side is gone."""
 
 
+class Silent(Exception):
+    """The other side is there and does not answer."""
+
+
 class BadMessage(Exception):
     """What came is no message of this protocol."""
 
 
 class Channel:
-    """Messages over one connected socket. Threads may send at the same time."""
+    """Messages over one connected socket. Threads may send at the same time.
 
-    def __init__(self, connection: socket.socket) -> None:
+    patience: seconds after which a message that nobody takes counts as refused; None: none.
+    """
+
+    def __init__(self, connection: socket.socket, patience: float | None = None) -> None:
+        connection.settimeout(patience)
         self._connection = connection
+        self.pid = peer(connection).pid
         self._sending = threading.Lock()
         self._received = bytearray()
 
@@ -115,16 +124,27 @@ def _object(body: bytes) -> Message:
     return found
 
 
-def is_ours(connection: socket.socket) -> bool:
-    """Whether the process at the other end belongs to this user."""
+class Peer(NamedTuple):
+    """The process at the other end of a socket, by the operating system's account."""
+
+    pid: int
+    user: int
+
+
+def peer(connection: socket.socket) -> Peer:
     if sys.platform == "linux":
         raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        _, user, _ = struct.unpack("3i", raw)
-    else:
-        # SOL_LOCAL and LOCAL_PEERCRED of <sys/un.h>; struct xucred begins with version and uid.
-        raw = connection.getsockopt(0, 1, 76)
-        _, user = struct.unpack_from("2I", raw)
-    return bool(user == os.getuid())
+        pid, user, _ = struct.unpack("3i", raw)
+        return Peer(pid, user)
+    # SOL_LOCAL with LOCAL_PEERCRED and LOCAL_PEERPID of <sys/un.h>; struct xucred begins with
+    # version and uid.
+    _, user = struct.unpack_from("2I", connection.getsockopt(0, 1, 76))
+    return Peer(connection.getsockopt(0, 2), user)
+
+
+def is_ours(connection: socket.socket) -> bool:
+    """Whether the process at the other end belongs to this user."""
+    return peer(connection).user == os.getuid()
 
 
 def asked(plan: Plan, request: Request) -> Message:

@@ -28,12 +28,19 @@ def memory_limit(resident: int = 0, others: int = 0) -> int | None:
         return None
     device = info()
     if limit := device.get("max_recommended_working_set_size"):
-        return int(limit) - others
+        return max(int(limit) - others, 0)
     free, total = device.get("free_memory"), device.get("total_memory")
     if free is None:
         return None if total is None else int(total)
     usable = int(free) + resident + int(mx.get_cache_memory())
     return usable if total is None else min(usable, int(total))
+
+
+def has_working_set() -> bool:
+    """Whether memory is limited by Apple's recommended working set, which says nothing of what
+    other processes hold."""
+    gpu = mx.default_device().type == mx.DeviceType.gpu
+    return gpu and bool(info().get("max_recommended_working_set_size"))
 
 
 def card_memory() -> int | None:
@@ -75,6 +82,11 @@ _wiring = 0  # how many are under way
 def peak_memory() -> int:
     """Bytes, since `mx.reset_peak_memory`: since the last run was prepared."""
     return int(mx.get_peak_memory())
+
+
+def memory_held() -> int:
+    """Bytes that this process has of the device, buffers that mlx keeps for reuse among them."""
+    return int(mx.get_active_memory() + mx.get_cache_memory())
 
 
 def memory_in_use() -> int:

@@ -118,6 +118,7 @@ def test_who_waits_is_told_how_many_are_before_it(tmp_path):
 def hello(**changes):
     return {
         "protocol": 1, "do": "run", "versions": identity.versions(), "holds": {},
+        "environment": identity.environment(),
     } | changes  # fmt: skip
 
 
@@ -126,6 +127,7 @@ def test_another_version_or_other_files_are_not_answered(tmp_path):
     assert worker._unfit(hello()) == ""
     assert worker._unfit(hello(protocol=0)) == "another version is installed"
     assert worker._unfit(hello(versions={"mlx": "9"})) == "another version is installed"
+    assert worker._unfit(hello(environment={"MLX_X": "1"})) == "the environment has other settings"
     worker._holds = {"/model": "one"}
     assert worker._unfit(hello(holds={"/model": "one", "/other": "x"})) == ""
     assert worker._unfit(hello(holds={"/model": "two"})) == "the files of a model changed"
