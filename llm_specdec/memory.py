@@ -147,9 +147,10 @@ def budget(resident: int = 0, others: int = 0) -> Budget:
     limit = device.memory_limit(resident, others)
     if limit is None:
         return free(resident)
-    return Budget(
-        limit, "recommended working set" if sys.platform == "darwin" else "free GPU memory"
-    )
+    if sys.platform != "darwin":
+        return Budget(limit, "free GPU memory")
+    beside = " beside the models in memory" if others else ""
+    return Budget(limit, f"recommended working set{beside}")
 
 
 def _has_gpu() -> bool:

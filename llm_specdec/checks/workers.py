@@ -16,7 +16,8 @@ def _one(held: Held) -> Finding:
     if held.stuck:
         return Finding(
             "broken",
-            f"a resident worker does not answer at {held.place.socket}",
+            f"a resident worker does not answer at {held.place.socket}"
+            + (f" (process {held.pid})" if held.pid else ""),
             f"what it holds in memory is lost to others; its log is {held.place.log}",
             "llm specdec stop",
         )

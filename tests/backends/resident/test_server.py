@@ -1,27 +1,18 @@
 """The worker's own decisions, without a process: queue, idle time, who may be answered."""
 
+import dataclasses
 import queue
+import socket
 import threading
 import time
-from typing import Any
 
 import pytest
 
-from llm_specdec.backends import Plan, Request, Started, Text
+from llm_specdec.backends import Request, Started, Text
 from llm_specdec.backends.resident import identity, server
-from llm_specdec.backends.resident.wire import BadMessage
-from llm_specdec.receipts import Lane
+from llm_specdec.backends.resident.wire import BadMessage, Channel
+from tests.support.plans import planned
 from tests.support.receipts import run
-
-
-def planned(tmp_path, **changes):
-    fields: dict[str, Any] = {
-        "model_id": "qwen", "pairing": "qwen", "profile": None, "lane": Lane("none", "off"),
-        "target": str(tmp_path), "drafter": None, "drafter_bits": None,
-        "drafter_group_size": None, "reads": "", "settings": {}, "sources": {},
-        "deviations": (), "seed": 1, "keep_alive": 0.2,
-    }  # fmt: skip
-    return Plan(**fields | changes)
 
 
 def asked(plan):
@@ -144,4 +135,89 @@ def test_asking_for_the_status_keeps_nothing_alive(tmp_path):
     end = time.monotonic() + 10
     while serving.is_alive() and time.monotonic() < end:
         assert worker.status()["left_s"] <= 0.3
+    assert not serving.is_alive()
+
+
+def test_files_that_change_while_a_prompt_waits_are_not_answered_from(tmp_path):
+    (tmp_path / "weights").write_text("one")
+    worker = server.Worker(scripted())
+    first, second = asked(planned(tmp_path)), asked(planned(tmp_path))
+
+    def execute(plan, request, cancelled):
+        yield Started()
+        (tmp_path / "weights").write_text("another")
+        yield run()
+
+    worker._execute = execute
+    answered(worker, first, second)
+    assert outbox(first)[-1]["event"] == "Result"
+    assert outbox(second) == [{"stale": "the files of a model changed"}]
+
+
+def test_what_a_run_that_failed_has_loaded_is_known(tmp_path):
+    """Or its weights would answer for files that changed since."""
+
+    def execute(plan, request, cancelled):
+        raise ZeroDivisionError
+        yield
+
+    worker = server.Worker(execute)
+    answered(worker, asked(planned(tmp_path)))
+    assert worker.status()["target"] == str(tmp_path)
+    assert worker._has_other({str(tmp_path): "another"})
+
+
+@pytest.fixture
+def connected():
+    """A worker that serves, a client that asked it, and a way to ask."""
+    one, other = socket.socketpair()
+    client = Channel(one, patience=5)
+
+    def ask(worker, plan):
+        threading.Thread(target=worker.welcome, args=(other,), daemon=True).start()
+        client.send(hello())
+        assert client.receive(5)["protocol"] == 1
+        client.send({"plan": dataclasses.asdict(plan), "request": dataclasses.asdict(Request())})
+        return client
+
+    yield ask
+    client.close()
+
+
+def test_a_worker_that_is_told_to_stop_sends_what_it_has(tmp_path, connected, monkeypatch):
+    size = 4 << 20  # more than a socket takes at once
+    worker = server.Worker(lambda *_: iter(()))
+
+    def execute(plan, request, cancelled):
+        yield Started()
+        yield Text("x" * size)
+        worker._stopping = True
+        yield run()
+
+    worker._execute = execute
+    client = connected(worker, planned(tmp_path))
+    serving = threading.Thread(target=worker.serve, daemon=True)
+    serving.start()
+    time.sleep(0.3)
+    assert serving.is_alive()
+    found = [client.receive(5) for _ in range(4)]
+    assert [message.get("event") for message in found] == ["Started", "Text", "Result", None]
+    serving.join(5)
+    assert not serving.is_alive()
+
+
+def test_a_slow_reader_gets_the_rest_before_an_idle_worker_ends(tmp_path, connected):
+    def execute(plan, request, cancelled):
+        yield Started()
+        yield Text("x" * (4 << 20))
+        yield run()
+
+    worker = server.Worker(execute)
+    client = connected(worker, planned(tmp_path, keep_alive=0.1))
+    serving = threading.Thread(target=worker.serve, daemon=True)
+    serving.start()
+    time.sleep(0.6)
+    assert serving.is_alive()
+    assert [bool(client.receive(5)) for _ in range(4)] == [True] * 4
+    serving.join(5)
     assert not serving.is_alive()
