@@ -34,7 +34,7 @@ from llm_specdec.receipts import Result
 FIRST_WAIT = 60.0  # seconds that a worker waits for its first prompt
 PATIENCE = 1.0  # seconds in the queue, after which a client is told
 SIGN_OF_LIFE = 5.0  # seconds between two while a client waits
-READING = 600.0  # seconds that a reader may take for what is left of its answer
+READING = 600.0  # seconds that a reader may take for the end of its answer
 FAREWELL = 3.0  # seconds in which the last answers are sent, before the process ends
 
 CHANGED = "the files of a model changed"

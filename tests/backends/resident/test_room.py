@@ -30,7 +30,12 @@ def workers(monkeypatch):
     """Those that there are; one that is stopped is gone."""
     found: list[Held] = []
     monkeypatch.setattr(control, "workers", lambda: list(found))
-    monkeypatch.setattr(control, "stop", lambda one: not found.remove(one))
+
+    def stop(one):
+        found.remove(one)
+        return True
+
+    monkeypatch.setattr(control, "stop", stop)
     return found
 
 
