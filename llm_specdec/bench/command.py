@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from llm_specdec import hub
-from llm_specdec.bench import machine, prompts, sessions
+from llm_specdec.bench import endpoints, machine, prompts, sessions
+from llm_specdec.bench.endpoints import Endpoints
 from llm_specdec.bench.rules import Case
-from llm_specdec.bench.runs import Progress, Schedule, perform
+from llm_specdec.bench.runs import Progress, Said, Schedule, digest, perform
 from llm_specdec.bench.sessions import Configuration, Sessions
 from llm_specdec.bench.store import Asked, Store
 from llm_specdec.checkpoint import fingerprint
@@ -17,7 +18,6 @@ from llm_specdec.drafters.table import NONE, words
 from llm_specdec.errors import ContextError, UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import Pairing, Registry
-from llm_specdec.receipts.payload import sha256_of
 
 
 def bench(model: str, options: Mapping[str, Any], tell: Callable[[str], None]) -> dict[str, Any]:
@@ -29,13 +29,13 @@ def bench(model: str, options: Mapping[str, Any], tell: Callable[[str], None]) -
     pairing, profile = known.find(model)
     configs = _configs(known, model, options)
     store = Store()
-    if (others := machine.others_now()) > machine.BUSY:
+    if not pairing.served and (others := machine.others_now()) > machine.BUSY:
         warn(
             f"other processes use {others:.0%} of the cores: while they run, "
             "the bench decides nothing"
         )
     tell(f"loading {pairing.name}")
-    runner = Sessions(configs, options["max_tokens"], keeps=options["warm"])
+    runner = _runner(configs, options)
     found = _prompts(runner, options)
     mode = "warm" if options["warm"] else "lanes" if options["lanes"] else "cold"
     schedule = Schedule(
@@ -43,10 +43,14 @@ def bench(model: str, options: Mapping[str, Any], tell: Callable[[str], None]) -
         configs=[config.name for config in configs],
         prompts=found,
         runs=options["runs"],
-        conditions=_conditions(configs, found, options),
+        conditions=_conditions(configs, found, runner, options),
     )
-    watch = machine.Watch()
-    result = perform(schedule, runner, store, Progress(tell, schedule.steps), watch.others)
+    # A server's own work is that of another process, here or elsewhere.
+    meanwhile = (lambda: 0.0) if pairing.served else machine.Watch().others
+    result = perform(schedule, runner, store, Progress(tell, schedule.steps), meanwhile)
+    if isinstance(runner, Endpoints):
+        result["verdict"] = endpoints.judged(result["verdict"], runner.servers())
+        store.finish(result["id"], result["verdict"], result["partial"])
     judged = options["against"] == "none" and not options["no_gate"]
     concerned = _concerned(known, pairing, result) if judged else None
     if concerned and (applied := _apply(concerned, result)):
@@ -60,10 +64,17 @@ def _gate(options: Mapping[str, Any]) -> float | None:
     return None if options["no_gate"] else gate
 
 
+def _runner(configs: Sequence[Configuration], options: Mapping[str, Any]) -> Sessions | Endpoints:
+    if configs[0].pairing.served:
+        return Endpoints(configs, options["max_tokens"])
+    return Sessions(configs, options["max_tokens"], keeps=options["warm"])
+
+
 def _configs(known: Registry, model: str, options: Mapping[str, Any]) -> list[Configuration]:
     """The baseline first. Raises UsageError where there are no two of one target."""
     pairing, profile = known.find(model)
-    pairing.check_local("be benched yet")
+    if pairing.served:
+        return _served(known, model, options)
     if options["lanes"]:
         return sessions.lanes(_sharing(known, pairing), profile)
     own = sessions.config(model, pairing, profile)
@@ -77,15 +88,42 @@ def _configs(known: Registry, model: str, options: Mapping[str, Any]) -> list[Co
             )
         return [sessions.alone(pairing, profile), own]
     other, other_profile = known.find(options["against"])
-    other.check_local("be benched yet")
+    other.check_local(f"be compared with {pairing.name}, which runs here")
     if other.target != pairing.target:
         raise UsageError(
             f"{other.name} and {pairing.name} have different targets: one change per bench"
         )
     if (other.name, other_profile) == (pairing.name, profile):
         raise UsageError(f"{model} against itself shows nothing: name another with --against")
-    baseline = sessions.config(options["against"], other, other_profile)
-    if len(changes := sessions.changes(baseline, own)) > 1:
+    return _one_change(sessions.config(options["against"], other, other_profile), own, 1)
+
+
+def _served(known: Registry, model: str, options: Mapping[str, Any]) -> list[Configuration]:
+    """Two endpoints with the same settings. Raises UsageError."""
+    pairing, profile = known.find(model)
+    if options["lanes"] or options["warm"]:
+        raise UsageError(f"{pairing.name} is served: leave --lanes and --warm out")
+    if options["against"] == "none":
+        raise UsageError(
+            f"{pairing.name} is served, and its server drafts or does not: add a server that was "
+            "started otherwise, and name it with --against"
+        )
+    other, other_profile = known.find(options["against"])
+    if not other.served:
+        raise UsageError(f"{pairing.name} is served and {other.name} is not: bench two of a kind")
+    if (other.name, other_profile) == (pairing.name, profile):
+        raise UsageError(f"{model} against itself shows nothing: name another with --against")
+    own, baseline = (
+        sessions.config(name, one, of)
+        for name, one, of in ((model, pairing, profile), (options["against"], other, other_profile))
+    )
+    same = other.served == pairing.served and other.target == pairing.target
+    return _one_change(baseline, own, 1 if same else 0)
+
+
+def _one_change(baseline: Configuration, own: Configuration, most: int) -> list[Configuration]:
+    """Both, where no more settings differ. Raises UsageError."""
+    if len(changes := sessions.changes(baseline, own)) > most:
         raise UsageError(
             f"{baseline.name} and {own.name} differ in {' and '.join(changes)}: "
             "one change per bench"
@@ -112,24 +150,24 @@ def own_kinds(pairing: Pairing) -> list[str]:
     return list(read(hub.locate(pairing.target, offline=True)).parts)
 
 
-def _prompts(runner: Sessions, options: Mapping[str, Any]) -> dict[Case, Sequence[int]]:
+def _prompts(runner: Sessions | Endpoints, options: Mapping[str, Any]) -> dict[Case, Said]:
     if options["prompt_file"]:
         texts = prompts.from_file(options["prompt_file"])
         encoded = {name: runner.encode(text) for name, text in texts}
         for name, ids in encoded.items():
             _check_room(runner, name, len(ids), options["max_tokens"])
-        return {Case(name, len(ids)): ids for name, ids in encoded.items()}
+        return {Case(name, len(ids)): runner.whole(ids) for name, ids in encoded.items()}
     contexts = options["contexts"] or (prompts.DEFAULT_TOKENS,)
     # Before a text is made for it: one of a million tokens takes minutes.
     _check_room(runner, "--context", max(contexts), options["max_tokens"])
     return {
-        Case(text, context): prompts.built_in(text, context, runner.encode)
+        Case(text, context): runner.whole(prompts.built_in(text, context, runner.encode))
         for context in sorted(set(contexts))
         for text in options["texts"] or prompts.CLASSES
     }
 
 
-def _check_room(runner: Sessions, what: str, tokens: int, max_tokens: int) -> None:
+def _check_room(runner: Sessions | Endpoints, what: str, tokens: int, max_tokens: int) -> None:
     """Raises ContextError for a prompt whose answer would not fit into the context."""
     if tokens + max_tokens > runner.context:
         raise ContextError(
@@ -140,7 +178,8 @@ def _check_room(runner: Sessions, what: str, tokens: int, max_tokens: int) -> No
 
 def _conditions(
     configs: Sequence[Configuration],
-    found: Mapping[Case, Sequence[int]],
+    found: Mapping[Case, Said],
+    runner: Sessions | Endpoints,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """All that someone else needs to repeat the bench."""
@@ -151,8 +190,12 @@ def _conditions(
         "models": _all_models(configs),
         "configs": [config.as_json() for config in configs],
         "cases": [
-            {**case._asdict(), "prompt_tokens": len(ids), "prompt_sha256": sha256_of(ids)}
-            for case, ids in found.items()
+            {
+                **case._asdict(),
+                "prompt_tokens": len(runner.encode(said) if isinstance(said, str) else said),
+                "prompt_sha256": digest(said),
+            }
+            for case, said in found.items()
         ],
         "runs": options["runs"],
         "max_tokens": options["max_tokens"],
@@ -161,6 +204,8 @@ def _conditions(
 
 def _all_models(configs: Sequence[Configuration]) -> dict[str, Any]:
     """`models` of every configuration; where there are several drafters, each under its name."""
+    if configs[0].pairing.served:
+        return {config.name: _on_server(config.pairing) for config in configs}
     drafters = {
         config.name.partition(":")[0]: config.pairing
         for config in configs
@@ -194,6 +239,19 @@ def _model(name: str) -> dict[str, Any]:
         "bits": packed.bits if packed else None,
         "group_size": packed.group_size if packed else None,
         "fingerprint": fingerprint(folder),
+    }
+
+
+def _on_server(pairing: Pairing) -> dict[str, Any]:
+    """What is known of a served model: not its address, which is nobody's business."""
+    assert pairing.served
+    engine = " ".join(filter(None, (pairing.served.engine, pairing.served.version)))
+    return {
+        "name": pairing.target,
+        "architecture": f"served by {engine}",
+        "bits": None,
+        "group_size": None,
+        "fingerprint": "",
     }
 
 

@@ -10,13 +10,15 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from llm_specdec.errors import UsageError
 
 CLASSES = ("reasoning", "code", "prose")
 DEFAULT_TOKENS = 2150
 
-Encode = Callable[[str], list[int]]  # a user message → prompt tokens, chat template included
+# A user message → prompt tokens, chat template included, or its text in pieces of that size.
+Encode = Callable[[str], list[Any]]
 
 QUESTIONS = {
     "reasoning": "Which boat carried the most crates in total, and which harbour received the "
@@ -79,13 +81,13 @@ BODIES = (
 )
 
 
-def built_in(text: str, tokens: int, encode: Encode) -> list[int]:
+def built_in(text: str, tokens: int, encode: Encode) -> list[Any]:
     """A prompt of class `text` with as many tokens as fit into `tokens`, a few fewer at most.
 
     Raises UsageError where the question alone is longer than that.
     """
 
-    def ids(pieces: int) -> list[int]:
+    def ids(pieces: int) -> list[Any]:
         return encode("".join(words[:pieces]) + f"\n\n{QUESTIONS[text]}")
 
     # No tokenizer makes a word of less than one token, so `tokens` words are always enough.

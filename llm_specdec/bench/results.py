@@ -52,7 +52,7 @@ def described(model: Mapping[str, Any]) -> str:
     """Architecture, bits, group size, fingerprint: a model without its name."""
     bits = f" {model['bits']}-bit" if model.get("bits") else ""
     group = f" g{model['group_size']}" if model.get("group_size") else ""
-    return f"{model['architecture']}{bits}{group} {model['fingerprint'][:12]}"
+    return f"{model['architecture']}{bits}{group} {model['fingerprint'][:12]}".strip()
 
 
 def _config(stored: Mapping[str, Any], case: Case, name: str, warm: bool) -> dict[str, Any]:

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple, Protocol
 from llm_specdec.bench.machine import BUSY
 
 GATE = 15.0  # percent of median decode gain a drafter must show
-INTERRUPTED = "the bench was interrupted"  # why it decides nothing
+# Why a bench decides nothing.
+INTERRUPTED = "the bench was interrupted"
+DIFFERS = "greedy texts differ, and a server does not show whether that is a tie"
 
 Receipt = Mapping[str, Any]
 Figures = Mapping[str, Any]  # one rate of one configuration: runs, mean, median
@@ -46,21 +48,31 @@ def summary(receipts: Sequence[Receipt], warm: bool = False) -> dict[str, Any]:
     of wall time. Warm runs have no decode rate to report: they compare end-to-end only.
     """
     rounds, drafted, accepted = (
-        sum(receipt["draft"][name] for receipt in receipts)
+        _total(receipt["draft"][name] for receipt in receipts)
         for name in ("rounds", "drafted", "accepted")
     )
     return {
         "decode_tps": None if warm else figures(r["rates"]["decode_tps"] for r in receipts),
         "end_to_end_tps": figures(r["rates"]["end_to_end_tps"] for r in receipts),
         "ttft_ms": figures(r["ttft_ms"] for r in receipts),
-        "acceptance_rate": accepted / drafted if drafted else None,
-        "mean_acceptance_length": 1 + accepted / rounds if rounds else None,
+        "acceptance_rate": accepted / drafted if drafted and accepted is not None else None,
+        "mean_acceptance_length": 1 + accepted / rounds
+        if rounds and accepted is not None
+        else None,
         "accepted_by_position": _by_position(receipts),
         "phases_share": _shares(receipts),
-        "longest_repeated_6gram": max((r["longest_repeated_6gram"] for r in receipts), default=0),
+        "longest_repeated_6gram": max(
+            (r["longest_repeated_6gram"] or 0 for r in receipts), default=0
+        ),
         "completion_tokens": [r["tokens"]["completion"] for r in receipts],
-        "lane_states": sorted({r["lane"]["state"] for r in receipts}),
+        "lane_states": sorted({r["lane"]["state"] or "not told" for r in receipts}),
     }
+
+
+def _total(counts: Iterable[int | None]) -> int | None:
+    """None where one of them is not told."""
+    known = list(counts)
+    return None if None in known else sum(count for count in known if count is not None)
 
 
 def gain(a: Figures | None, b: Figures | None) -> dict[str, Any] | None:
@@ -93,19 +105,20 @@ class Difference(Protocol):
     def position(self) -> int: ...
 
     @property
-    def gap(self) -> float: ...
+    def gap(self) -> float | None: ...
 
     @property
-    def exact(self) -> bool: ...
+    def exact(self) -> bool | None: ...
 
 
 def parity(found: Difference | None) -> dict[str, Any]:
     """What comes of the greedy outputs of two configurations: identical; tie, where each token
-    is the target's own at the width it was asked with; broken. gap: of the target's two best
-    logits at the first difference, in the baseline's passes."""
+    is the target's own at the width it was asked with; broken; differs, where a server shows no
+    logits that would tell (the position is then one of characters). gap: of the target's two
+    best logits at the first difference, in the baseline's passes."""
     if found is None:
         return {"status": "identical", "position": None, "gap": None}
-    status = "tie" if found.exact else "broken"
+    status = "differs" if found.exact is None else "tie" if found.exact else "broken"
     return {"status": status, "position": found.position, "gap": found.gap}
 
 
@@ -199,6 +212,8 @@ def _decide(
         return {"status": "broken", "reasons": ["greedy output differs from the target's own"]}
     if partial:
         return {"status": "undecided", "reasons": [INTERRUPTED]}
+    if "differs" in statuses:
+        return {"status": "undecided", "reasons": [DIFFERS]}
     if gate is None:
         return {"status": "measured", "reasons": []}
     if not gains or any(row["gain_pct"] is None for row in gains):
@@ -257,6 +272,6 @@ def _shares(receipts: Sequence[Receipt]) -> dict[str, float]:
     wall = sum(receipt["wall_ms"] for receipt in receipts)
     names = [name for name in receipts[0]["phases_ms"] if name != "load"] if receipts else []
     return {
-        name: sum(receipt["phases_ms"][name] for receipt in receipts) / wall if wall else 0.0
+        name: sum(receipt["phases_ms"][name] or 0.0 for receipt in receipts) / wall if wall else 0.0
         for name in names
     }

@@ -3,10 +3,11 @@
 Models are reached through the protocol `Runner`; tests script it.
 """
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from llm_specdec import receipts
 from llm_specdec.bench import rules
@@ -16,33 +17,40 @@ from llm_specdec.bench.store import Asked, Store
 from llm_specdec.errors import UnsupportedError
 from llm_specdec.receipts.payload import sha256_of
 
+Said = Sequence[int] | str  # token ids, or a text where a server keeps them to itself
+
+
+class Greedy(NamedTuple):
+    """A run at temperature 0, and what it said."""
+
+    result: receipts.Result
+    said: Said
+
 
 class Runner(Protocol):
     """Runs configurations by name; every run is cold unless it says otherwise."""
 
-    def greedy(self, config: str, prompt: Sequence[int]) -> receipts.Result:
+    def greedy(self, config: str, prompt: Any) -> Greedy:
         """A run at temperature 0, the first run of a configuration its warm-up."""
         ...
 
-    def timed(self, config: str, prompt: Sequence[int], number: int, warm: bool) -> receipts.Result:
+    def timed(self, config: str, prompt: Any, number: int, warm: bool) -> receipts.Result:
         """One measured run with the configuration's own settings; `number` seeds it. Warm:
         as much of the prompt as can be comes from the prefix cache."""
         ...
 
-    def difference(
-        self, prompt: Sequence[int], one: receipts.Result, other: receipts.Result
-    ) -> rules.Difference | None:
+    def difference(self, prompt: Any, one: Greedy, other: Greedy) -> rules.Difference | None:
         """Where the texts of two greedy runs part, and whether their widths made it so."""
         ...
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """What to run. The first of `configs` is the baseline A; `prompts` holds token ids."""
+    """What to run. The first of `configs` is the baseline A."""
 
     asked: Asked
     configs: Sequence[str]
-    prompts: Mapping[Case, Sequence[int]]
+    prompts: Mapping[Case, Said]
     runs: int
     conditions: Mapping[str, Any]
 
@@ -72,6 +80,13 @@ class Progress:
             left = f", about {seconds // 60:.0f}:{seconds % 60:02.0f} left"
         self._done += 1
         self._tell(f"{self._done}/{self._steps} {text}{left}")
+
+
+def digest(said: Said) -> str:
+    """SHA-256 of token ids as receipts have it, or of a text as UTF-8."""
+    if isinstance(said, str):
+        return hashlib.sha256(said.encode()).hexdigest()
+    return sha256_of(said)
 
 
 def perform(
@@ -112,8 +127,7 @@ def _parities(
             other = runner.greedy(config, prompt)
             found = rules.parity(runner.difference(prompt, own, other))
             hashes = {
-                f"sha256_{side}": sha256_of(run.completion_ids)
-                for side, run in (("a", own), ("b", other))
+                f"sha256_{side}": digest(run.said) for side, run in (("a", own), ("b", other))
             }
             store.add_parity(bench, config, case, found | hashes)
             if found["status"] == "broken":

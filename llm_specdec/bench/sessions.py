@@ -11,6 +11,7 @@ from llm_specdec.backends import Plan, Request, Result, lane_of, plan
 from llm_specdec.backends.notices import shown
 from llm_specdec.backends.planning import effective
 from llm_specdec.bench.rules import Difference
+from llm_specdec.bench.runs import Greedy
 from llm_specdec.drafters.table import KINDS, NONE
 from llm_specdec.pairings.registry import Pairing
 from llm_specdec.prompting import chat
@@ -138,8 +139,13 @@ class Sessions:
         tokenizer = self._loaded[self._baseline].session.tokenizer
         return chat.render(tokenizer, messages, values).tokens
 
-    def greedy(self, config: str, prompt: Sequence[int]) -> Result:
-        return self._run(config, prompt, self._greedy(config))
+    def whole(self, pieces: Any) -> list[int]:
+        """The prompt of which `encode` gave pieces."""
+        return list(pieces)
+
+    def greedy(self, config: str, prompt: Sequence[int]) -> Greedy:
+        result = self._run(config, prompt, self._greedy(config))
+        return Greedy(result, result.completion_ids)
 
     def timed(self, config: str, prompt: Sequence[int], number: int, warm: bool) -> Result:
         plan = replace(self._plans[config], seed=number)
@@ -149,11 +155,11 @@ class Sessions:
             self._kept[config] = _nothing_kept()
         return self._run(config, prompt, plan, self._kept[config], keep=not warm)
 
-    def difference(self, prompt: Sequence[int], one: Result, other: Result) -> Difference | None:
+    def difference(self, prompt: Sequence[int], one: Greedy, other: Greedy) -> Difference | None:
         from llm_specdec.backends import local
 
-        session = self._loaded[self._baseline].session
-        return local.difference(session, self._greedy(self._baseline), prompt, one, other)
+        session, greedy = self._loaded[self._baseline].session, self._greedy(self._baseline)
+        return local.difference(session, greedy, prompt, one.result, other.result)
 
     def _greedy(self, config: str) -> Plan:
         plan = self._plans[config]

@@ -37,15 +37,20 @@ def conditions(bench: Row) -> list[tuple[str, str]]:
         ("versions", ", ".join(f"{name} {number}" for name, number in versions.items())),
         ("rules", rules(bench)),
     ]  # fmt: skip
-    rows += [
-        (role, f"{model['name']}, fingerprint {model['fingerprint'][:12]}")
-        for role, model in found["models"].items()
-    ]
+    rows += [(role, f"{model['name']}, {_which(model)}") for role, model in found["models"].items()]
     rows += [
         (f"large process {number}", f"{p['name']}, {p['resident_bytes'] / 2**30:.1f} GiB")
         for number, p in enumerate(state["large_processes"], 1)
     ]
     return rows
+
+
+def _which(model: Row) -> str:
+    return (
+        f"fingerprint {model['fingerprint'][:12]}"
+        if model["fingerprint"]
+        else model["architecture"]
+    )
 
 
 def _others(bench: Row) -> str:
@@ -92,6 +97,8 @@ def parity(row: Row) -> str:
         return ""
     if found["status"] == "identical":
         return f"parity identical (SHA-256 {found['sha256_a'][:12]})"
+    if found["status"] == "differs":
+        return f"parity: the texts differ at character {found['position']}"
     word = "tie by width" if found["status"] == "tie" else found["status"]
     return f"parity {word}: position {found['position']}, top-2 gap {found['gap']:.2g}"
 
@@ -111,10 +118,9 @@ def gain(row: Row, rate: str = "decode_tps") -> str:
 def acceptance(row: Row) -> str:
     if row["acceptance_rate"] is None:
         return ""
-    return (
-        f"{100 * row['acceptance_rate']:.1f}% of drafted, "
-        f"mean acceptance length {row['mean_acceptance_length']:.2f}"
-    )
+    length = row["mean_acceptance_length"]
+    mean = "" if length is None else f", mean acceptance length {length:.2f}"
+    return f"{100 * row['acceptance_rate']:.1f}% of drafted{mean}"
 
 
 def phases(row: Row) -> str:
@@ -154,7 +160,16 @@ def _text(bench: Row) -> Iterator[str]:
         for row in case["configs"]:
             yield from _block(row)
     yield ""
+    yield from servers(bench)
     yield verdict(bench)
+
+
+def servers(bench: Row) -> Iterator[str]:
+    """What each server counted while the bench ran."""
+    for one in (bench["verdict"] or {}).get("servers", []):
+        counted = ", ".join(f"{name} {count}" for name, count in one["counters"].items())
+        others = f"; {one['foreign_tokens']} written for others" * bool(one["foreign_tokens"])
+        yield f"server of {' and '.join(one['configs'])}: {counted}{others}"
 
 
 def _block(row: Row) -> Iterator[str]:
@@ -175,7 +190,8 @@ def _lines(row: Row) -> Iterator[tuple[str, str]]:
     yield "acceptance", acceptance(row)
     yield "lane", "parked at the end of a run" if "parked" in row["lane_states"] else ""
     yield "phases", phases(row)
-    yield "loops", f"most frequent 6-gram {row['longest_repeated_6gram']}×"
+    loops = row["longest_repeated_6gram"]
+    yield "loops", f"most frequent 6-gram {loops}×" if loops else ""
     yield "", parity(row)
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from llm_specdec.bench import sessions
+from llm_specdec.bench.runs import Greedy
 from llm_specdec.bench.sessions import Sessions
 from llm_specdec.pairings.registry import Pairing, Profile
 
@@ -53,18 +54,18 @@ def test_a_bench_run_of_the_demo_model_is_a_whole_receipt(smollm2):
     pinned = sessions.config("small", pairing, None, draft_tokens=2)  # "auto" may park it
     engine = Sessions([sessions.alone(pairing, None), pinned], max_tokens=12)
     prompt = engine.encode("What is the capital of France?")
-    own = engine.greedy("none", prompt)
-    drafted = engine.greedy("small", prompt)
-    assert engine.difference(prompt, own, drafted) is None
-    assert list(drafted.completion_ids) == list(own.completion_ids)
+    own, other = engine.greedy("none", prompt), engine.greedy("small", prompt)
+    assert engine.difference(prompt, own, other) is None
+    assert list(other.said) == list(own.said)
     alone, drafted = (engine.timed(name, prompt, 0, False) for name in ("none", "small"))
-    assert list(alone.completion_ids) == list(own.completion_ids)
+    assert list(alone.completion_ids) == list(own.said)
     assert (alone.lane.kind, alone.drafted) == ("none", 0)
     assert (drafted.lane.kind, drafted.lane.state) == ("model", "drafting")
     assert drafted.drafted > 0 and drafted.wall_ms > drafted.ttft_ms > 0
-    wrong = dataclasses.replace(drafted, completion_ids=[*own.completion_ids[:-1], 7])
+    said = [*own.said[:-1], 7]
+    wrong = Greedy(dataclasses.replace(drafted, completion_ids=said), said)
     found = engine.difference(prompt, own, wrong)
-    assert found and not found.exact and found.position == len(own.completion_ids) - 1
+    assert found and not found.exact and found.position == len(own.said) - 1
 
 
 @pytest.mark.real

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from llm_specdec.bench.rules import Case
-from llm_specdec.bench.runs import Progress, Schedule
+from llm_specdec.bench.runs import Greedy, Progress, Schedule
 from llm_specdec.bench.sessions import Configuration
 from llm_specdec.bench.store import Asked
 from llm_specdec.receipts import Lane
@@ -57,7 +57,11 @@ class Scripted:
 
     def greedy(self, config, prompt):
         self.calls.append(("greedy", config))
-        return run(completion_ids=self.outputs.get(config, [1, 2, 3]))
+        said = self.outputs.get(config, [1, 2, 3])
+        return Greedy(run(completion_ids=said), said)
+
+    def whole(self, pieces):
+        return pieces
 
     def timed(self, config, prompt, number, warm):
         if self.left is not None:
@@ -73,7 +77,7 @@ class Scripted:
         return timed(self.rates[key].pop(0), 100.0 if warm else 1000.0, **changes)
 
     def difference(self, prompt, one, other):
-        pairs = enumerate(zip(one.completion_ids, other.completion_ids, strict=False))
+        pairs = enumerate(zip(one.said, other.said, strict=False))
         position = next((i for i, (a, b) in pairs if a != b), None)
         if position is None:
             return None

@@ -1,0 +1,130 @@
+"""Two served pairings behind a bench: prompts are texts, and so is what is compared."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from llm_specdec.backends import Plan, Request, Result, Text, execute, plan
+from llm_specdec.bench.runs import Greedy
+from llm_specdec.bench.sessions import GREEDY, Configuration
+from llm_specdec.pairings.registry import Served
+
+PIECE = 4  # characters; about a token, for which a server has no count before it is asked
+NO_LIMIT = 1 << 40
+SHARE = 0.01  # of the tokens written; fewer that are not ours may be ours, cut off at a stop
+
+
+@dataclass(frozen=True)
+class TextDifference:
+    """Where two greedy texts part, in characters. A server shows no logits, so that nothing
+    tells a tie from a fault."""
+
+    position: int
+    gap: None = None
+    exact: None = None
+
+
+class Endpoints:
+    """`runs.Runner` over servers. Every timed run has a first line of its own, which no prompt
+    cache of a server knows. Raises SpecdecError."""
+
+    def __init__(self, configs: Sequence[Configuration], max_tokens: int) -> None:
+        self._max_tokens = max_tokens
+        self._plans = {c.name: plan(c.pairing, c.profile, c.resolution) for c in configs}
+        self._written = dict.fromkeys(self._addresses(), 0)
+        self._before = self._counters()
+
+    @property
+    def context(self) -> int:
+        """Tokens that prompt and answer may have together, where a setting says so; the server
+        refuses what is too long for it."""
+        return min(plan.settings["context"] or NO_LIMIT for plan in self._plans.values())
+
+    def encode(self, text: str) -> list[str]:
+        """In pieces, about a token each."""
+        return [text[start : start + PIECE] for start in range(0, len(text), PIECE)]
+
+    def whole(self, pieces: Any) -> str:
+        """The prompt of which `encode` gave pieces."""
+        return "".join(pieces)
+
+    def greedy(self, config: str, prompt: str) -> Greedy:
+        given = self._plans[config]
+        return self._run(replace(given, settings={**given.settings, **GREEDY}), prompt)
+
+    def timed(self, config: str, prompt: str, number: int, warm: bool) -> Result:
+        letter = "ab"[[*self._plans].index(config)]
+        return self._run(self._plans[config], f"{letter}{number + 1}.\n\n{prompt}").result
+
+    def difference(self, prompt: str, one: Greedy, other: Greedy) -> TextDifference | None:
+        a, b = one.said, other.said
+        if a == b:
+            return None
+        pairs = enumerate(zip(a, b, strict=False))
+        return TextDifference(next((i for i, (x, y) in pairs if x != y), min(len(a), len(b))))
+
+    def servers(self) -> list[dict[str, Any]]:
+        """For each server that counts: whose it is, what it counted during the bench, and how
+        many tokens of that it wrote for others."""
+        from llm_specdec.backends.served.counters import WRITTEN, grown
+
+        found = []
+        for url, after in self._counters().items():
+            counters = grown(self._before[url], after)
+            if not counters:
+                continue
+            others = counters.get(WRITTEN, 0) - self._written[url]
+            configs = [name for name, plan in self._plans.items() if _served(plan).url == url]
+            mine = SHARE * self._written[url]
+            foreign = others if others > mine else 0
+            found.append({"configs": configs, "counters": counters, "foreign_tokens": foreign})
+        return found
+
+    def _counters(self) -> dict[str, dict[str, int]]:
+        from llm_specdec.backends.served import counters
+
+        return {url: counters.read(served) for url, served in self._addresses().items()}
+
+    def _addresses(self) -> dict[str, Served]:
+        return {_served(plan).url: _served(plan) for plan in self._plans.values()}
+
+    def _run(self, given: Plan, text: str) -> Greedy:
+        request = Request(messages=_messages(given, text), max_tokens=self._max_tokens)
+        said, result = [], None
+        for event in execute(given, request, lambda: False):
+            if isinstance(event, Text):
+                said.append(event.text)
+            elif isinstance(event, Result):
+                result = event
+        assert result
+        if result.finish_reason == "interrupted":
+            raise KeyboardInterrupt
+        self._written[_served(given).url] += result.completion_tokens
+        return Greedy(result, "".join(said))
+
+
+def judged(verdict: Mapping[str, Any], servers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The verdict with what the servers counted; undecided where they worked for others too."""
+    doubts = [
+        f"the server of {' and '.join(one['configs'])} wrote {one['foreign_tokens']} tokens that "
+        "this bench did not ask for: bench again once nobody else uses it"
+        for one in servers
+        if one["foreign_tokens"]
+    ]
+    found = {**verdict, "servers": list(servers)}
+    if doubts and verdict["status"] not in ("broken", "measured"):
+        return {**found, "status": "undecided", "reasons": [*verdict["reasons"], *doubts]}
+    return {**found, "reasons": [*verdict["reasons"], *doubts]}
+
+
+def _messages(given: Plan, text: str) -> list[dict[str, Any]]:
+    system = given.settings["system"]
+    asked = [{"role": "user", "content": text}]
+    if system in ("allow", "forbid"):
+        return asked
+    return [{"role": "system", "content": system}, *asked]
+
+
+def _served(given: Plan) -> Served:
+    assert given.served
+    return given.served

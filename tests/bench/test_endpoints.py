@@ -1,0 +1,145 @@
+"""Two servers behind a bench: by recorded counters, and answers made here."""
+
+import contextlib
+import json
+
+import pytest
+
+from llm_specdec.backends.served import counters
+from llm_specdec.bench import machine
+from tests.support.command_line import specdec, write_registry
+from tests.support.served import Answer, chunk, recorded, serving, stream
+
+QUICK = ("--class", "prose", "--context", "60", "--runs", "2", "--max-tokens", "8")
+USAGE = {"prompt_tokens": 44, "completion_tokens": 6, "total_tokens": 50}
+RUNS = 1 + 2  # of each configuration: parity, and the timed ones
+
+
+def answer(text, pause=0.0):
+    """A streamed answer of three chunks, with vLLM's record of its drafting."""
+    drafting = {"num_spec_steps": 2, "num_draft_tokens": 6, "num_accepted_draft_tokens": 4}
+    metrics = {"speculative_decoding": {**drafting, "acceptance_histogram": [0, 0, 2, 0]}}
+    parts = [chunk({"content": part}) for part in text.partition(" ")]
+    end = [chunk({}, "stop"), chunk({}, None, usage=USAGE, metrics=metrics), "data: [DONE]"]
+    return stream([*parts, *end], pause=pause)
+
+
+class Counting(dict[str, Answer]):
+    """Answers of a server that counts what it writes, and `others` besides."""
+
+    def __init__(self, said, others=0):
+        super().__init__({"/v1/chat/completions": said})
+        self.asked, self.others = 0, others
+
+    def get(self, path, otherwise=None):
+        if path == "/metrics":
+            written = self.asked * USAGE["completion_tokens"] + bool(self.asked) * self.others
+            lines = f'vllm:generation_tokens_total{{engine="0"}} {written}.0\n'
+            rounds = f"vllm:spec_decode_num_drafts_total {2 * self.asked}.0\n"
+            return Answer(body=(lines + rounds).encode())
+        self.asked += path.endswith("completions")
+        return super().get(path, otherwise)
+
+
+@pytest.fixture
+def servers():
+    """name → the server of the last bench."""
+    return {}
+
+
+@pytest.fixture
+def bench(monkeypatch, llm_user, servers):
+    # Servers on this machine keep it busy, and are what is measured.
+    monkeypatch.setattr(machine, "others_now", lambda: 0.9)
+    monkeypatch.setattr(machine.Watch, "others", lambda watch: 0.9)
+    with contextlib.ExitStack() as stack:
+
+        def run(plain, drafting, *options, settings=""):
+            text = ""
+            for name, answers in (("plain", plain), ("fast", drafting)):
+                server = stack.enter_context(serving(answers))
+                url, servers[name] = server.url, server
+                text += f'[pairings.{name}]\ntarget = "m"\n[pairings.{name}.served]\n'
+                text += f'url = "{url}"\nengine = "vllm"\n'
+            write_registry(f"{text}[pairings.fast.settings]\n{settings}\n")
+            return specdec("bench", "fast", "--against", "plain", *QUICK, *options)
+
+        yield run
+
+
+def test_two_endpoints_are_compared_by_text_and_by_their_own_counters(bench):
+    slow, fast = Counting(answer("one two", 0.02)), Counting(answer("one two", 0.002))
+    found = json.loads(bench(slow, fast, "--no-gate", "--json").printed)
+    (case,) = found["cases"]
+    baseline, own = case["configs"]
+    assert [baseline["config"], own["config"]] == ["plain", "fast"]
+    assert own["parity"]["status"] == "identical"
+    assert own["parity"]["sha256_a"] == own["parity"]["sha256_b"]
+    assert len(own["decode_tps"]["runs"]) == 2 and own["gain"]["decode_tps"]["median_pct"] > 0
+    assert own["acceptance_rate"] == 4 / 6 and own["mean_acceptance_length"] == 3
+    assert found["verdict"]["status"] == "measured"
+    counted = {"written": 6 * RUNS, "rounds": 2 * RUNS}
+    assert found["verdict"]["servers"] == [
+        {"configs": [name], "counters": counted, "foreign_tokens": 0} for name in ("plain", "fast")
+    ]
+
+
+def test_no_timed_prompt_begins_as_another_does(bench, servers):
+    done = bench(Counting(answer("a b")), Counting(answer("a b")), "--no-gate")
+    assert done.exit_code == 0
+    assert "server of plain: written 18, rounds 6" in done.stdout
+    prompts = [
+        body["messages"][-1]["content"]
+        for server in servers.values()
+        for path, body, _ in server.asked
+        if path.endswith("completions")
+    ]
+    parity, timed = [p for p in prompts if "\n\n" not in p[:5]], [p[:3] for p in prompts]
+    assert len(parity) == 2 and parity[0] == parity[1]
+    assert {"a1.", "a2.", "b1.", "b2."} <= {*timed}
+
+
+def test_texts_that_differ_decide_nothing(bench):
+    done = bench(Counting(answer("one two")), Counting(answer("one too")))
+    assert done.exit_code == 3
+    assert "parity: the texts differ at character 5" in done.stdout
+    assert "undecided: greedy texts differ, and a server does not show" in done.stdout
+
+
+def test_a_server_that_works_for_others_decides_nothing(bench):
+    done = bench(Counting(answer("a b", 0.01)), Counting(answer("a b"), others=50))
+    assert done.exit_code == 3
+    assert "the server of fast wrote 50 tokens that this bench did not ask for" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "said"),
+    [
+        (["--warm"], "", "fast is served: leave --lanes and --warm out"),
+        ([], "top_p = 0.5", "plain and fast differ in top_p: one change per bench"),
+        (["--against", "none"], "", "fast is served, and its server drafts or does not"),
+        (["--against", "fast"], "", "fast against itself shows nothing"),
+    ],
+)
+def test_what_makes_no_comparison_is_refused(bench, options, settings, said):
+    done = bench(Counting(answer("a")), Counting(answer("a")), *options, settings=settings)
+    assert done.exit_code == 2 and said in done.error
+
+
+@pytest.mark.parametrize(
+    ("name", "engine", "found"),
+    [
+        ("vllm/07-metrics", "vllm", {"written": 84, "rounds": 22, "drafted": 88, "accepted": 65}),
+        (
+            "llama_cpp/07-metrics",
+            "llama-server",
+            {"written": 84, "rounds": 20, "drafted": 69, "accepted": 52},
+        ),
+    ],
+)
+def test_counters_of_real_servers(name, engine, found):
+    assert counters.counted(engine, recorded(name)["text"]) == found
+
+
+def test_a_server_that_started_anew_counted_nothing():
+    assert counters.grown({"written": 9, "rounds": 2}, {"written": 3, "rounds": 2}) == {}
