@@ -117,14 +117,17 @@ def anatomy_of(
     apart: frozenset[str] = frozenset(),
     parts: Mapping[str, Any] = MappingProxyType({}),
     cached_as: str = "",
+    counted: bool = True,
 ) -> Anatomy:
     """What a model is, from its files alone.
 
     apart: names of the tensors that are no part of the language model, a prediction head's.
     cached_as: the model type whose caches it has, where mlx-lm does not run it itself.
+    counted: whether the config counts what is in these files.
     """
     config, text, everything = contents.config, contents.text, contents.tensors
-    _agree(contents.folder, agreement.counts(text, everything))
+    if counted:
+        _agree(contents.folder, agreement.counts(text, everything))
     tied = bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", False)))
     trunk = _trunk(everything, apart, tied)
     dtype = weights.dtype(trunk or everything, text)

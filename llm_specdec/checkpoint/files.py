@@ -34,6 +34,9 @@ _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
 # What transformers and mlx-lm may open in a folder.
 _OPENED = (".json", ".safetensors", ".jinja", ".txt", ".model", ".tiktoken")
 
+# A file of the folder, or of a folder in it.
+_INSIDE = re.compile(r"(?:[\w-][\w.-]*/)?[\w-][\w.-]*\.safetensors")
+
 SIDECARS = ("mtp.safetensors", "mtp/weights.safetensors", "model-mtp.safetensors")
 
 
@@ -198,8 +201,9 @@ def weight_files(folder: Path) -> list[Path]:
     names may be: whoever quantises a model often keeps the index of the original.
     """
     found = [path for path in listing(folder) if path.name.endswith(".safetensors")]
+    beside = {*SIDECARS, *_named_sidecar(folder)}
     weights = [path for path in found if path.name.startswith("model")] or [
-        path for path in found if path.name not in SIDECARS and "adapter" not in path.name
+        path for path in found if path.name not in beside and "adapter" not in path.name
     ]
     if problem := _incomplete(folder, weights):
         _fail(folder, f"{problem}; the download is incomplete, fetch the model again")
@@ -247,8 +251,23 @@ def _gap(names: Iterable[str]) -> str:
 
 
 def sidecar_files(folder: Path) -> list[Path]:
-    """Files beside the weights that may hold a prediction head."""
-    return [folder / name for name in SIDECARS if (folder / name).is_file()]
+    """Files beside the weights that may hold a prediction head. Raises CheckpointError."""
+    names = dict.fromkeys([*SIDECARS, *_named_sidecar(folder)])
+    return [folder / name for name in names if (folder / name).is_file()]
+
+
+def _named_sidecar(folder: Path) -> list[str]:
+    """The file that the config says the head is in. Raises CheckpointError."""
+    path = folder / "config.json"
+    extra = read_json(path).get("mlx_lm_extra_tensors")
+    name = extra.get("mtp_file") if isinstance(extra, dict) else None
+    if name is None:
+        return []
+    if not isinstance(name, str) or not _INSIDE.fullmatch(name):
+        _fail(path, f"mtp_file is {_shown(name)!r}, a .safetensors file in the folder is needed")
+    if not (folder / name).is_file():
+        _fail(path, f"mtp_file is {name}, and there is no such file; fetch the model again")
+    return [name]
 
 
 def read_tensors(files: list[Path]) -> dict[str, Tensor]:

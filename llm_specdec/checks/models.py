@@ -55,11 +55,12 @@ def _changed(pairing: Pairing, role: str, folder: Path) -> bool:
 
 def _again(pairing: Pairing, drafter: str | None = None) -> str:
     """The command that adds a pairing anew, downloads included; settings and profiles stay."""
-    words = [
-        "llm", "specdec", "add", pairing.name, "--force",
-        "--target", pairing.target, "--drafter", drafter or pairing.drafter,
+    lent = not drafter and pairing.drafter not in words() and KINDS[pairing.kind].in_target
+    command = [
+        "llm", "specdec", "add", pairing.name, "--force", "--target", pairing.target,
+        "--head-from" if lent else "--drafter", drafter or pairing.drafter,
     ]  # fmt: skip
-    return shlex.join(words)
+    return shlex.join(command)
 
 
 def _move(pairing: Pairing, role: str) -> str:
@@ -75,7 +76,7 @@ def _misfits(pairing: Pairing, target: Anatomy, drafter: Anatomy | None) -> Find
     if drafter is None:
         problems = [*problems, *KINDS[pairing.kind].mismatches(target, None)]
     elif not problems:
-        problems = fit.mismatches(target, drafter)
+        problems = fit.mismatches(target, drafter, lent=KINDS[pairing.kind].in_target)
     for problem in problems:
         why = "target and drafter do not fit (any more): it cannot run"
         yield Finding("broken", f"{pairing.name}: {problem}", why, _again(pairing, "auto"))

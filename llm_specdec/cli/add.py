@@ -1,6 +1,7 @@
 """`llm specdec add`: check a target and a drafter, and register them as a pairing."""
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,7 +9,7 @@ import click
 
 from llm_specdec import settings
 from llm_specdec.cards import Card, stored
-from llm_specdec.cli import add_served, card_values
+from llm_specdec.cli import add_served, card_values, lost
 from llm_specdec.cli.entries import put
 from llm_specdec.cli.output import json_option, print_json, warn
 from llm_specdec.cli.pairings import other_models
@@ -37,6 +38,12 @@ from llm_specdec.pairings.registry import Pairing, Registry
     metavar="|".join(["PATH_OR_REPO", *reversed(words()), "auto"]),
     help="What proposes tokens. auto: the target's own head, otherwise a drafter that is "
     "registered for this target, otherwise lookup",
+)
+@click.option(
+    "--head-from",
+    metavar="PATH_OR_REPO",
+    help="Draft with the prediction head of another build of the target, or of a repository of "
+    "its own; nothing is copied",
 )
 @click.option("--draft-tokens", metavar="N|auto", help="Tokens to draft per round; auto by default")
 @click.option("--drafter-bits", type=click.Choice(["4", "8"]), help="Quantise the drafter on load")
@@ -79,6 +86,7 @@ def add_command(
     name: str,
     target: str | None,
     drafter: str,
+    head_from: str | None,
     draft_tokens: str | None,
     drafter_bits: str | None,
     drafter_group_size: str | None,
@@ -100,6 +108,8 @@ def add_command(
     drafter for a target that has its own head is refused; --force adds it disabled until
     its gate passes (llm specdec bench NAME --gate 15).
 
+    A finetune or merge often loses the head of its base. --head-from takes it from there.
+
     What the target's card recommends is stored with its source. It takes effect once you
     accept it, when asked on a terminal or with --yes. Where the card contradicts itself,
     nothing is set.
@@ -112,6 +122,7 @@ def add_command(
     Examples:
       llm specdec add qwen --target mlx-community/Qwen3.8-27B-4bit
       llm specdec add smol --target ./smollm2 --drafter ./drafter --draft-tokens 4
+      llm specdec add mine --target ./finetune --head-from Qwen/Qwen3.6-27B
       llm specdec add big --served http://host:8000/v1
     """
     found = registry.load()
@@ -123,8 +134,8 @@ def add_command(
         return
     assert target
     tokens = settings.parse("draft_tokens", draft_tokens) if draft_tokens else None
-    with _reading(target, drafter):
-        chosen = choose(found, target, drafter, force=force)
+    with _reading(target, head_from or drafter):
+        chosen = choose(found, target, head_from or drafter, force=force, lent=bool(head_from))
     if drafter_bits:
         check_bits(chosen)
     bits = int(drafter_bits) if drafter_bits else chosen.bits
@@ -142,8 +153,9 @@ def add_command(
         disabled_reason=chosen.disabled_reason,
         added=datetime.now(UTC).isoformat(timespec="seconds"),
         fingerprints=chosen.fingerprints,
-        head=head_findings(chosen) if calibrate and KINDS[chosen.kind].readings else {},
     )
+    if calibrate and KINDS[chosen.kind].readings:
+        pairing = replace(pairing, head=head_findings(pairing))
     with progress(f"reading the card of {chosen.target}"):
         card = card_values.read_card(name, chosen.target)
     taken = card is not None and card_values.agreed(card, yes)
@@ -152,7 +164,10 @@ def add_command(
     report(registry.load().pairing(name), chosen, card, as_json)
 
 
-LOCAL_ONLY = ("drafter", "draft_tokens", "drafter_bits", "drafter_group_size", "calibrate", "yes")
+LOCAL_ONLY = (
+    "drafter", "head_from", "draft_tokens", "drafter_bits", "drafter_group_size", "calibrate",
+    "yes",
+)  # fmt: skip
 SERVED_ONLY = ("engine", "key", "insecure")
 
 
@@ -166,6 +181,9 @@ def _check_together(context: click.Context, served: str | None) -> None:
     if given:
         option = "--" + given[0].replace("_", "-")
         raise UsageError(f"{option} means nothing {'with' if served else 'without'} --served")
+    explicit = context.get_parameter_source("drafter") is click.core.ParameterSource.COMMANDLINE
+    if context.params["head_from"] and explicit:
+        raise UsageError("--drafter and --head-from both name what drafts: give one of them")
     if not served and not context.params["target"]:
         raise UsageError("give --target, or --served for a model that a server runs")
 
@@ -181,33 +199,41 @@ def check_bits(chosen: Choice) -> None:
     kind = KINDS[chosen.kind]
     if not kind.has_weights:
         raise UsageError(f"--drafter-bits needs a drafter with weights, and {kind.name} has none")
-    if chosen.drafter == kind.name:
-        raise UsageError(f"{kind.lane_words} loads as it is stored: leave --drafter-bits out")
     if chosen.stored_bits:
+        named = kind.lane_words if chosen.drafter == kind.name else chosen.drafter
         raise UsageError(
-            f"{chosen.drafter} is stored in {chosen.stored_bits} bits already: "
+            f"{named} is stored in {chosen.stored_bits} bits already: "
             "leave --drafter-bits out, or take its 16-bit build"
         )
 
 
-def head_findings(chosen: Choice) -> dict[str, Any]:
-    """Which hidden states suit the target's own head; nothing, and a warning, where that
-    cannot be tried: the head then reads what its layout says."""
+def head_findings(pairing: Pairing) -> dict[str, Any]:
+    """Which hidden states suit the head; nothing, and a warning, where that cannot be tried:
+    the head then reads what its layout says."""
     from llm_specdec import memory
     from llm_specdec.drafters.recognise import read
     from llm_specdec.hub import locate
 
-    folder = locate(chosen.target, offline=True)
+    folder = locate(pairing.target, offline=True)
+    lends = None if pairing.drafter in words() else locate(pairing.drafter, offline=True)
+    bits, group_size = pairing.drafter_bits, pairing.drafter_group_size
     try:
-        need = memory.estimate(read(folder), None, tokens=512, lane=chosen.kind)
+        need = memory.estimate(
+            read(folder),
+            read(lends) if lends else None,
+            tokens=512,
+            lane=pairing.kind,
+            drafter_bits=bits,
+            drafter_group_size=group_size,
+        )
         memory.check(need, memory.budget())
         from llm_specdec.backends.local import sessions
         from llm_specdec.engine.session import Weights
 
-        with progress(f"loading {chosen.target}") as change:
-            session = sessions.load(Weights(folder, chosen.kind))
+        with progress(f"loading {pairing.target}") as change:
+            session = sessions.load(Weights(folder, pairing.kind, lends, bits, group_size))
             change("trying which hidden states the head expects")
-            reads, acceptance = KINDS[chosen.kind].calibrate(session)
+            reads, acceptance = KINDS[pairing.kind].calibrate(session)
     except SpecdecError as error:
         warn(f"the head was not tried with this target: {error}")
         return {}
@@ -235,10 +261,13 @@ def check_names(found: Registry, name: str, aliases: tuple[str, ...], *, replaci
 def report(pairing: Pairing, choice: Choice, card: Card | None, as_json: bool) -> None:
     for warning in choice.warnings:
         warn(warning)
+    if choice.lost:
+        warn(lost.advice(choice.lost, choice.target))
     if as_json:
         print_json(pairing.to_dict())
         return
-    drafter = "" if pairing.drafter == pairing.kind else f", drafter {pairing.drafter}"
+    named = "head from" if KINDS[pairing.kind].in_target else "drafter"
+    drafter = "" if pairing.drafter == pairing.kind else f", {named} {pairing.drafter}"
     echo(f"{pairing.name}: target {pairing.target}{drafter}")
     echo(f"lane {pairing.kind} ({choice.why}), draft tokens {pairing.draft_tokens}")
     if pairing.head:

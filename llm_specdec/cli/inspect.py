@@ -7,12 +7,14 @@ import click
 
 from llm_specdec import memory
 from llm_specdec.checkpoint import TARGET, Anatomy, Vocabulary
+from llm_specdec.cli import lost
 from llm_specdec.cli.inspect_text import lines
 from llm_specdec.cli.output import print_json
 from llm_specdec.console.text import echo
 from llm_specdec.drafters import fit
 from llm_specdec.drafters.recognise import read
-from llm_specdec.drafters.table import KINDS, of_files
+from llm_specdec.drafters.table import KINDS
+from llm_specdec.errors import UsageError
 
 CONTEXTS = (4096, 32768)  # tokens; the full context is added
 
@@ -25,8 +27,15 @@ CONTEXTS = (4096, 32768)  # tokens; the full context is added
     type=click.IntRange(min=1),
     help="Tokens to plan memory for; by default the native context",
 )
+@click.option(
+    "--head-from",
+    metavar="PATH_OR_REPO",
+    help="In place of DRAFTER: a model whose prediction head may draft for TARGET",
+)
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON")
-def inspect_command(target: str, drafter: str | None, context: int | None, as_json: bool) -> None:
+def inspect_command(
+    target: str, drafter: str | None, context: int | None, head_from: str | None, as_json: bool
+) -> None:
     """Show what TARGET is, how much memory it needs and which drafter fits.
 
     Reads files, not weights: configuration, tensor names and sizes, tokenizer and
@@ -38,7 +47,13 @@ def inspect_command(target: str, drafter: str | None, context: int | None, as_js
       llm specdec inspect mlx-community/Qwen3.8-27B-4bit
       llm specdec inspect ./my-model ./my-drafter --context 16384
     """
-    data = report(_read(target), _read(drafter) if drafter else None, context)
+    if drafter and head_from:
+        raise UsageError("DRAFTER and --head-from both name what drafts: give one of them")
+    beside, lent = head_from or drafter, bool(head_from)
+    found = _read(target)
+    data = report(found, _read(beside) if beside else None, context, lent)
+    if not beside and (why := fit.lost(found)):
+        data["warnings"].append(lost.advice(why, target))
     if as_json:
         print_json(data)
     else:
@@ -51,32 +66,30 @@ def _read(name: str) -> Anatomy:
     return read(hub.locate(name, offline=True))
 
 
-def report(target: Anatomy, drafter: Anatomy | None, context: int | None) -> dict[str, Any]:
-    """All that inspect knows, as plain data."""
+def report(
+    target: Anatomy, drafter: Anatomy | None, context: int | None, lent: bool = False
+) -> dict[str, Any]:
+    """All that inspect knows, as plain data. lent: as for `fit.kind_in`."""
     data: dict[str, Any] = {"target": describe(target)}
     problems = fit.target_problems(target)
     if drafter is not None:
-        differences = [] if problems else fit.mismatches(target, drafter)
+        differences = [] if problems else fit.mismatches(target, drafter, lent)
         data["drafter"] = {
             **describe(drafter),
             "match": not problems and not differences,
             "differences": differences,
         }
         problems = [*problems, *differences]
-    cost = None if problems else fit.draft_cost(target, drafter)
+    cost = None if problems else fit.draft_cost(target, drafter, lent)
     data["draft_cost"] = asdict(cost) if cost else None
     data["problems"] = problems
-    data["warnings"] = [] if problems else fit.warnings(target, drafter)
-    if (
-        drafter is not None
-        and not problems
-        and (place := of_files(drafter.kind).placement(target, drafter))
-    ):
-        data["warnings"].append(place)
+    data["warnings"] = [] if problems else fit.warnings(target, drafter, lent)
     if target.kind == TARGET:
         pair = drafter if data.get("drafter", {}).get("match") else None
-        data["memory"] = _memory(target, pair, context)
-        data["lane"] = None if fit.target_problems(target) else asdict(fit.recommend(target, pair))
+        lane = fit.kind_in(pair, lent).name if pair else None
+        data["memory"] = _memory(target, pair, context, lane)
+        recommended = None if fit.target_problems(target) else fit.recommend(target, pair, lent)
+        data["lane"] = asdict(recommended) if recommended else None
     return data
 
 
@@ -131,12 +144,14 @@ def _vocabulary(found: Vocabulary) -> dict[str, Any]:
     }
 
 
-def _memory(target: Anatomy, drafter: Anatomy | None, context: int | None) -> dict[str, Any]:
+def _memory(
+    target: Anatomy, drafter: Anatomy | None, context: int | None, lane: str | None
+) -> dict[str, Any]:
     full = context or target.positions.native or CONTEXTS[-1]
     limit = memory.budget()
 
     def need(tokens: int) -> int:
-        return memory.estimate(target, drafter, tokens).total
+        return memory.estimate(target, drafter, tokens, lane=lane).total
 
     def fits(tokens: int) -> bool:
         return need(tokens) <= limit.nbytes

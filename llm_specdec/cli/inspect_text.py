@@ -47,7 +47,9 @@ def _row(label: str, value: str) -> str:
 def _wrapped(line: str) -> list[str]:
     line = one_line(line)  # names come from strangers
     indent = " " * (16 if line.startswith("  ") else 2)
-    return textwrap.wrap(line, WIDTH, subsequent_indent=indent, break_long_words=False) or [""]
+    return textwrap.wrap(
+        line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    ) or [""]
 
 
 def _described(found: dict[str, Any], configured: int | None = None) -> list[str]:

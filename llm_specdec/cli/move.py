@@ -11,7 +11,7 @@ from llm_specdec.cli.add import check_names
 from llm_specdec.cli.output import confirm, done, json_option, on_terminal, warn, yes_option
 from llm_specdec.console.text import echo
 from llm_specdec.drafters.recognise import read
-from llm_specdec.drafters.table import words
+from llm_specdec.drafters.table import KINDS, words
 from llm_specdec.errors import CheckFailed, PairingError, SpecdecError, UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.choose import Choice, choose
@@ -51,7 +51,7 @@ def move_command(
         table.update(target=chosen.target, fingerprints=chosen.fingerprints)
         if drafter:
             table["drafter"] = chosen.drafter
-        if pairing.fingerprints.get("target") != chosen.fingerprints["target"]:
+        if pairing.fingerprints != chosen.fingerprints:
             table.pop("head", None)  # calibrated on other weights
     data = {
         "name": pairing.name,
@@ -66,7 +66,9 @@ def _chosen(found: Registry, pairing: Pairing, target: str | None, drafter: str 
     """Target and drafter where they are now. Raises SpecdecError where they do not fit."""
     if drafter and pairing.drafter in words():
         raise UsageError(f"{pairing.name} has no drafter of its own files: leave --drafter out")
-    chosen = choose(found, target or pairing.target, drafter or pairing.drafter, force=True)
+    place = drafter or pairing.drafter
+    lent = place not in words() and KINDS[pairing.kind].in_target
+    chosen = choose(found, target or pairing.target, place, force=True, lent=lent)
     if chosen.kind != pairing.kind:
         raise PairingError(
             f"{chosen.drafter} is a drafter of kind {chosen.kind}, {pairing.name} has one of kind "

@@ -32,7 +32,7 @@ from llm_specdec.cli.output import (
 )
 from llm_specdec.console.sizes import gigabytes
 from llm_specdec.console.text import echo
-from llm_specdec.drafters.table import words
+from llm_specdec.drafters.table import KINDS, words
 from llm_specdec.errors import CheckFailed, LogError, SpecdecError, UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import BROKEN, GATE_FIRST, VETOED, Pairing
@@ -130,7 +130,11 @@ def weight_bytes(pairing: Pairing) -> int | None:
 
 def _listed_elsewhere(found: registry.Registry) -> set[str]:
     """Drafters that another plugin lists as models of their own."""
-    drafters = {p.drafter for p in found.pairings.values()} - set(words())
+    drafters = {
+        p.drafter
+        for p in found.pairings.values()
+        if p.drafter not in words() and not KINDS[p.kind].in_target
+    }
     return drafters & other_models(found) if drafters else set()
 
 

@@ -51,17 +51,24 @@ def show_command(name: str, with_costs: bool, recalibrate: bool, as_json: bool) 
             "served",
         ):
             echo(f"{key:<20}{show_value(value)}")
-    if pairing.served:
-        echo(f"{'served by':<20}{show_served(pairing.served)}")
-    for role, print_ in pairing.fingerprints.items():
-        echo(f"{role + ' fingerprint':<20}{print_[:16]}")
-    if pairing.head:
-        echo(f"{'head reads':<20}{show_head(pairing)}")
+    _show_files(pairing)
     show_settings(pairing, "settings", pairing)
     for profile, own in pairing.profiles.items():
         show_settings(pairing, f"profile {profile}", own)
     if pairing.card:
         _show_card(pairing)
+
+
+def _show_files(pairing: Pairing) -> None:
+    """Where it runs, which files it was added with, and how its head reads the target's."""
+    if pairing.served:
+        echo(f"{'served by':<20}{show_served(pairing.served)}")
+    if pairing.drafter != pairing.kind and KINDS[pairing.kind].in_target:
+        echo(f"{'head from':<20}{show_value(pairing.drafter)}")
+    for role, print_ in pairing.fingerprints.items():
+        echo(f"{role + ' fingerprint':<20}{print_[:16]}")
+    if pairing.head:
+        echo(f"{'head reads':<20}{show_head(pairing)}")
 
 
 def _show_card(pairing: Pairing) -> None:

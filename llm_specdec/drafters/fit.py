@@ -43,17 +43,28 @@ def kind_for(target: Anatomy, drafter: Anatomy | None) -> Kind:
     return next((kind for kind in KINDS.values() if kind.name in target.parts), NONE)
 
 
-def mismatches(target: Anatomy, drafter: Anatomy) -> list[str]:
+def kind_in(drafter: Anatomy, lent: bool) -> Kind:
+    """The kind of drafter that a folder gives. lent: not the model there, but what it ships."""
+    return kind_for(drafter, None) if lent else of_files(drafter.kind)
+
+
+def mismatches(target: Anatomy, drafter: Anatomy, lent: bool = False) -> list[str]:
     """What keeps the drafter from working with the target, with both figures; [] if nothing.
 
-    Raises CheckpointError when a tokenizer cannot be read.
+    lent: as for `kind_in`. Raises CheckpointError when a tokenizer cannot be read.
     """
-    return of_files(drafter.kind).mismatches(target, drafter)
+    kind = kind_in(drafter, lent)
+    if kind is NONE:
+        return [f"{drafter.folder.name} ships no drafter that could be lent"]
+    return kind.mismatches(target, drafter)
 
 
-def draft_cost(target: Anatomy, drafter: Anatomy | None = None) -> DraftCost | None:
+def draft_cost(
+    target: Anatomy, drafter: Anatomy | None = None, lent: bool = False
+) -> DraftCost | None:
     """The cost of one draft pass; without a drafter, of the target's own (or None)."""
-    found = kind_for(target, drafter).draft_pass(target, drafter)
+    kind = kind_in(drafter, lent) if drafter else kind_for(target, None)
+    found = kind.draft_pass(target, drafter)
     if found is None:
         return None
     return DraftCost(found.nbytes, found.tokens, found.nbytes / max(target.pass_bytes, 1))
@@ -64,12 +75,18 @@ def objection(target: Anatomy) -> str | None:
     return next((said for kind in KINDS.values() if (said := kind.objection(target))), None)
 
 
-def warnings(target: Anatomy, drafter: Anatomy | None) -> list[str]:
+def lost(target: Anatomy) -> str:
+    """Why a drafter that the target should ship could be taken from another build of it; ""
+    where it could not, or need not."""
+    return next((said for kind in KINDS.values() if (said := kind.lost(target))), "")
+
+
+def warnings(target: Anatomy, drafter: Anatomy | None, lent: bool = False) -> list[str]:
     """What is allowed but will not work with every prompt, or probably not pay."""
     found = [*target.vocabulary.warnings]
     if drafter is not None and (said := objection(target)):
         found.append(said)
-    cost = draft_cost(target, drafter)
+    cost = draft_cost(target, drafter, lent)
     if cost and cost.share / cost.tokens_per_pass > _DEAR:
         found.append(
             f"a draft pass reads {cost.share:.0%} of what a target pass reads: "
@@ -84,13 +101,15 @@ def shipped(target: Anatomy) -> Recommendation | None:
     return next((Recommendation(name, why) for name, why in said if why), None)
 
 
-def recommend(target: Anatomy, drafter: Anatomy | None = None) -> Recommendation:
+def recommend(
+    target: Anatomy, drafter: Anatomy | None = None, lent: bool = False
+) -> Recommendation:
     """The lane to run: the target's own drafter, else a drafter that fits, else the helper."""
     if lane := shipped(target):
         return lane
     why = ", ".join(lacks for kind in KINDS.values() if (lacks := kind.lacking(target)))
     if drafter is None:
         return Recommendation(HELPER.name, f"{why}, no drafter given")
-    if mismatches(target, drafter):
+    if mismatches(target, drafter, lent):
         return Recommendation(HELPER.name, f"{why}, and the drafter does not fit")
-    return Recommendation(of_files(drafter.kind).name, f"{why}, and the drafter fits")
+    return Recommendation(kind_in(drafter, lent).name, f"{why}, and the drafter fits")

@@ -54,6 +54,7 @@ class Kind:
     is_word: bool = False  # `--drafter NAME`: its files, if any, are the target's
     takes_folder: bool = False  # `--drafter PATH_OR_REPO`
     has_weights: bool = True
+    config_of_target: bool = False  # its config is its target's, and counts that one's layers
 
     # Limits and defaults
     sources: tuple[DraftSource, ...]  # every `Drafter.source` there is; its own first
@@ -104,8 +105,9 @@ class Kind:
         """Why a drafter of another kind should not run beside the one that is `shipped`."""
         return ""
 
-    def placement(self, target: "Anatomy", drafter: "Anatomy") -> str:
-        """Where a drafter that cannot run from its own folder has to be put."""
+    def lost(self, target: "Anatomy") -> str:
+        """Why a drafter that another build of the target ships could be taken from there; ""
+        where it could not, or need not."""
         return ""
 
     # What it costs
@@ -114,16 +116,22 @@ class Kind:
         """One pass of it, None where there is nothing to read."""
         return None if drafter is None else DraftPass(drafter.pass_bytes, 1)
 
+    def stored_bits(self, target: "Anatomy", drafter: "Anatomy | None") -> int | None:
+        """Of one that is stored quantised."""
+        packed = drafter.quantisation if drafter else None
+        return packed.bits if packed else None
+
     def weight_bytes(
         self, target: "Anatomy", drafter: "Anatomy | None", bits: int | None, group_size: int
     ) -> int:
         """Its weights in memory, quantised to `bits` where that is given."""
         if drafter is None:
             return 0
-        if bits:
-            # two float16 values, scale and bias, for each group
-            return round(drafter.parameters * (bits + 32 / group_size) / 8)
-        return drafter.weight_bytes
+        return (
+            quantised_bytes(drafter.parameters, bits, group_size)
+            if bits
+            else (drafter.weight_bytes)
+        )
 
     def cache_bytes(self, target: "Anatomy", drafter: "Anatomy | None", tokens: int) -> int:
         """What it keeps in memory of a run of so many tokens."""
@@ -152,6 +160,11 @@ class Kind:
     def calibrate(self, session: "Session") -> tuple[str, dict[str, float]]:
         """Which of `readings` suits this target, and the acceptance with each."""
         raise NotImplementedError
+
+
+def quantised_bytes(parameters: int, bits: int, group_size: int) -> int:
+    """Two float16 values, scale and bias, for each group."""
+    return round(parameters * (bits + 32 / group_size) / 8)
 
 
 class NoDrafter(Kind):

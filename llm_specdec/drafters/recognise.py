@@ -32,6 +32,7 @@ def read(folder: Path) -> Anatomy:
         apart=_apart(held),
         parts={kind.name: part for kind in kinds if (part := kind.part(contents)) is not None},
         cached_as=alone.cached_as if alone else "",
+        counted=not (alone and alone.config_of_target),
     )
 
 

@@ -29,7 +29,7 @@ def folder_kinds() -> tuple[str, ...]:
 
 def lanes() -> tuple[str, ...]:
     """Every kind that a pairing may have."""
-    return (*words(), *folder_kinds())
+    return tuple(dict.fromkeys((*words(), *folder_kinds())))
 
 
 def of_files(files: str) -> Kind:

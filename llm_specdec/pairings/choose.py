@@ -7,7 +7,7 @@ from llm_specdec import hub
 from llm_specdec.checkpoint import Anatomy, fingerprint
 from llm_specdec.drafters import fit
 from llm_specdec.drafters.recognise import read
-from llm_specdec.drafters.table import KINDS, of_files, words
+from llm_specdec.drafters.table import KINDS, words
 from llm_specdec.errors import PairingError, SpecdecError, UnsupportedError
 from llm_specdec.pairings.registry import GATE_FIRST, Pairing, Registry
 
@@ -26,12 +26,16 @@ class Choice:
     group_size: int | None = None
     stored_bits: int | None = None  # of a drafter that is stored quantised
     warnings: list[str] = field(default_factory=list)
+    lost: str = ""  # why a drafter of its own could be taken from another build
 
 
-def choose(found: Registry, target: str, drafter: str, *, force: bool = False) -> Choice:
+def choose(
+    found: Registry, target: str, drafter: str, *, force: bool = False, lent: bool = False
+) -> Choice:
     """Check a target and a drafter, and settle what `auto` is.
 
-    An explicit drafter is taken or refused, never replaced.
+    An explicit drafter is taken or refused, never replaced. lent: `drafter` names a folder or
+    repository of which not the model drafts, but what it ships.
     Raises: HubError, CheckpointError, UnsupportedError, PairingError.
     """
     folder = hub.locate(target)
@@ -47,6 +51,8 @@ def choose(found: Registry, target: str, drafter: str, *, force: bool = False) -
         {"target": fingerprint(folder)},
         warnings=[*anatomy.vocabulary.warnings],
     )
+    if lent:
+        return _external(choice, anatomy, drafter, force, lent)
     if drafter == "auto":
         return _automatic(choice, anatomy, found)
     if drafter in words():
@@ -62,12 +68,14 @@ def as_stored(path_or_repo: str) -> str:
 
 def _automatic(choice: Choice, target: Anatomy, found: Registry) -> Choice:
     if own := fit.shipped(target):
-        return replace(choice, drafter=own.kind, kind=own.kind, why=own.reason)
+        bits = KINDS[own.kind].stored_bits(target, None)
+        return replace(choice, drafter=own.kind, kind=own.kind, why=own.reason, stored_bits=bits)
     lane = fit.recommend(target)
     why = lane.reason
     for known in _registered(found, choice.target):
         try:
-            taken = _external(choice, target, known.drafter, force=False)
+            lent = KINDS[known.kind].in_target
+            taken = _external(choice, target, known.drafter, force=False, lent=lent)
         except SpecdecError as error:  # whatever it is: auto never fails for a drafter
             why += f"; pairing {known.name}'s: {error}"
         else:
@@ -77,7 +85,7 @@ def _automatic(choice: Choice, target: Anatomy, found: Registry) -> Choice:
                 bits=known.drafter_bits,
                 group_size=known.drafter_group_size,
             )
-    return replace(choice, drafter=lane.kind, kind=lane.kind, why=why)
+    return replace(choice, drafter=lane.kind, kind=lane.kind, why=why, lost=fit.lost(target))
 
 
 def _registered(found: Registry, target: str) -> list[Pairing]:
@@ -94,19 +102,20 @@ def _of_target(choice: Choice, target: Anatomy) -> Choice:
     kind = KINDS[choice.kind]
     if lacking := kind.lacking(target):
         raise PairingError(f"{target.folder.name}: {lacking.split(',')[0]}: use --drafter auto")
-    return replace(choice, why=kind.shipped(target) or choice.why)
+    bits = kind.stored_bits(target, None)
+    return replace(choice, why=kind.shipped(target) or choice.why, stored_bits=bits)
 
 
-def _external(choice: Choice, target: Anatomy, drafter: str, force: bool) -> Choice:
+def _external(
+    choice: Choice, target: Anatomy, drafter: str, force: bool, lent: bool = False
+) -> Choice:
     objection = fit.objection(target)
     if objection and not force:
         raise PairingError(f"{objection}, or --force it")
     folder = hub.locate(drafter)
     anatomy = read(folder)
-    kind = of_files(anatomy.kind)
-    if advice := kind.placement(target, anatomy):
-        raise PairingError(advice)
-    if differences := fit.mismatches(target, anatomy):
+    kind = fit.kind_in(anatomy, lent)
+    if differences := fit.mismatches(target, anatomy, lent):
         raise PairingError(
             f"{anatomy.folder.name} does not fit {target.folder.name}: {differences[0]}"
         )
@@ -118,6 +127,6 @@ def _external(choice: Choice, target: Anatomy, drafter: str, force: bool) -> Cho
         why="it fits the target",
         fingerprints={**choice.fingerprints, "drafter": fingerprint(folder)},
         disabled_reason=GATE_FIRST if objection else "",
-        stored_bits=anatomy.quantisation.bits if anatomy.quantisation else None,
-        warnings=fit.warnings(target, anatomy),
+        stored_bits=kind.stored_bits(target, anatomy),
+        warnings=fit.warnings(target, anatomy, lent),
     )

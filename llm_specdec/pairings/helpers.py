@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from llm_specdec.drafters.table import KINDS
 from llm_specdec.errors import SpecdecError
 
 if TYPE_CHECKING:
@@ -42,9 +43,11 @@ def searching() -> bool:
 
 
 def registered_drafters(found: "Registry") -> set[str]:
-    """Drafters of the registry that are no pairing's target."""
+    """Drafters of the registry that are no pairing's target. A model that lends its head alone
+    may well be used itself."""
     pairings = found.pairings.values()
-    return {p.drafter for p in pairings} - {p.target for p in pairings}
+    drafters = {p.drafter for p in pairings if not KINDS[p.kind].in_target}
+    return drafters - {p.target for p in pairings}
 
 
 def is_helper(entry: Any, drafters: set[str]) -> bool:

@@ -71,6 +71,7 @@ def drafter_parts(
     if folder:
         parts["drafter"] = checkpoint.fingerprint(folder)
         parts["drafter files"] = stamp(folder)
+    if folder or bits:
         parts["drafter quantisation"] = f"{bits}/{group_size}" if bits else "as stored"
     return parts
 

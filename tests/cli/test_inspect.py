@@ -7,6 +7,7 @@ from tests.support.checkpoints import (
     qwen_head,
     tokenizer_json,
     trunk,
+    write_json,
     write_model,
     write_safetensors,
 )
@@ -99,12 +100,34 @@ def test_a_broken_folder_is_one_line_and_exit_1(tmp_path, content):
     assert done.stderr.count("\n") == 1
 
 
-def test_a_head_in_a_folder_of_its_own_says_where_to_put_it(tmp_path):
+@pytest.mark.parametrize("prefix", ["mtp.", ""])
+def test_a_head_in_a_folder_of_its_own_is_a_drafter(tmp_path, prefix):
     write_model(tmp_path / "target")
-    write_safetensors(tmp_path / "head" / "model.safetensors", qwen_head())
+    write_safetensors(tmp_path / "head" / "model.safetensors", qwen_head(prefix))
+    write_json(tmp_path / "head" / "config.json", {"text_config": {"num_hidden_layers": 64}})
     data = as_json(tmp_path / "target", tmp_path / "head")
-    assert data["lane"]["kind"] == "mtp"
-    assert "copy model.safetensors of head to mtp.safetensors in target" in data["warnings"][-1]
+    assert (data["lane"]["kind"], data["drafter"]["match"]) == ("mtp", True)
+    assert data["drafter"]["kind"] == "mtp-sidecar"
+
+
+def test_a_lost_head_is_noticed_and_the_command_that_brings_it_back_named(tmp_path):
+    folder = write_model(tmp_path / "derivative", mtp_num_hidden_layers=1)
+    command = f"llm specdec add NAME --target {folder} --head-from "
+    assert as_json(folder)["warnings"][-1].endswith(f"{command}BASE")
+    (folder / "README.md").write_text("---\nbase_model: them/base\n---\n")
+    assert as_json(folder)["warnings"][-1].endswith(f"{command}them/base")
+    assert f"--target {folder}" in specdec("add", "q", "--target", folder).stderr
+    write_model(tmp_path / "plain")
+    assert as_json(tmp_path / "plain")["warnings"] == []
+
+
+def test_whether_a_base_can_lend_its_head_is_told(tmp_path):
+    derivative = write_model(tmp_path / "derivative")
+    base = write_model(tmp_path / "base", shapes=trunk() | qwen_head())
+    found = as_json(derivative, "--head-from", base)
+    assert (found["lane"]["kind"], found["drafter"]["match"]) == ("mtp", True)
+    other = as_json(derivative, "--head-from", write_model(tmp_path / "other"))
+    assert other["drafter"]["differences"] == ["other ships no drafter that could be lent"]
 
 
 def test_a_name_with_control_characters_cannot_reach_the_terminal(tmp_path):

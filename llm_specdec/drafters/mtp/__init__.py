@@ -1,5 +1,6 @@
-"""Native multi-token prediction: the head that ships in the target's own files.
+"""Multi-token prediction: the head that ships in a target's files, or in a repository alone.
 
+fit           whether a head from elsewhere suits a target
 layouts       names and wiring by publisher; finding a head
 loading       files → head
 head          the forward pass
@@ -12,10 +13,17 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from llm_specdec.drafters.kind import DraftPass, DraftSource, Kind
+from llm_specdec.drafters.kind import (
+    DRAFTER_GROUP_SIZE,
+    DraftPass,
+    DraftSource,
+    Kind,
+    quantised_bytes,
+)
 
 if TYPE_CHECKING:
     from llm_specdec.checkpoint import Anatomy, CheckpointFiles
+    from llm_specdec.checkpoint.files import Tensor
     from llm_specdec.drafters.mtp.layouts import StoredHead
     from llm_specdec.engine.drafter import Drafter
     from llm_specdec.engine.session import Session, Weights
@@ -27,7 +35,7 @@ class PredictionHeadKind(Kind):
     files = "mtp-sidecar"
     files_words = "a prediction head without its target"
     lane_words = "the target's own head"
-    is_word = True
+    is_word = takes_folder = config_of_target = True
     sources = (DraftSource("mtp", 5),)
     readings = MappingProxyType(
         {"final_norm": "after the final norm", "last_layer": "before the final norm"}
@@ -43,7 +51,7 @@ class PredictionHeadKind(Kind):
     def part(self, contents: "CheckpointFiles") -> "StoredHead | None":
         from llm_specdec.drafters.mtp import layouts
 
-        head = layouts.find(contents.tensors)
+        head = layouts.find(contents)
         if len(contents.beside) < len(contents.tensors):
             return head
         # Files beside the weights, and no weights: whatever is in them, it is a head's.
@@ -57,15 +65,9 @@ class PredictionHeadKind(Kind):
             head = _head(target)
             whole = head is not None and head.usable
             return [] if whole else ["the prediction head it drafts with is not in the files"]
-        head = _head(drafter)
-        if head is None or not head.usable:
-            return [f"{drafter.folder.name} holds a prediction head that lacks {_lacks(head)}"]
-        if head.hidden_size not in (None, target.hidden_size):
-            return [
-                f"hidden size: the head is made for {head.hidden_size}, "
-                f"the target has {target.hidden_size}"
-            ]
-        return []
+        from llm_specdec.drafters.mtp import fit
+
+        return fit.mismatches(target, drafter, _head(drafter))
 
     def shipped(self, target: "Anatomy") -> str:
         head = _head(target)
@@ -77,7 +79,13 @@ class PredictionHeadKind(Kind):
         if head is None:
             promise = ", though the config promises one" if _promised(target) else ""
             return f"no prediction head in the files{promise}"
-        return "" if head.usable else f"the head in the files cannot be used (lacks {_lacks(head)})"
+        lacks = ", ".join(head.missing) or "a known layout"
+        return "" if head.usable else f"the head in the files cannot be used (lacks {lacks})"
+
+    def lost(self, target: "Anatomy") -> str:
+        if _head(target) or not _promised(target):
+            return ""
+        return "the config promises a prediction head and the files hold none"
 
     def objection(self, target: "Anatomy") -> str:
         head = _head(target)
@@ -89,16 +97,6 @@ class PredictionHeadKind(Kind):
             "(+1.5 % at 4K); leave the drafter out"
         )
 
-    def placement(self, target: "Anatomy", drafter: "Anatomy") -> str:
-        head = _head(drafter)
-        if head is None or not head.where:
-            return ""
-        return (
-            f"a head runs from inside its target's folder: copy {head.where[0]} of "
-            f"{drafter.folder.name} to mtp.safetensors in {target.folder.name}, and use "
-            f"--drafter {self.name}"
-        )
-
     # What it costs
 
     def draft_pass(self, target: "Anatomy", drafter: "Anatomy | None") -> DraftPass | None:
@@ -108,8 +106,26 @@ class PredictionHeadKind(Kind):
     def weight_bytes(
         self, target: "Anatomy", drafter: "Anatomy | None", bits: int | None, group_size: int
     ) -> int:
-        head = _head(drafter or target)
-        return head.nbytes if head else 0
+        source = drafter or target
+        head = _head(source)
+        if head is None or not bits or self.stored_bits(target, drafter):
+            return head.nbytes if head else 0
+        from llm_specdec.checkpoint.weights import parameters
+
+        return quantised_bytes(parameters({}, _tensors(source)), bits, group_size)
+
+    def stored_bits(self, target: "Anatomy", drafter: "Anatomy | None") -> int | None:
+        from llm_specdec.drafters.mtp.layouts import LAYOUTS, rename
+
+        head, tensors = _head(drafter or target), _tensors(drafter or target)
+        if head is None or not head.usable or not head.hidden_size:
+            return None
+        places = rename(LAYOUTS[head.layout], tensors)
+        stored = {inside: tensors[name] for name, inside in places.items()}
+        if "projection.scales" not in stored:
+            return None
+        # It has two hidden states for columns, whatever they are packed in.
+        return 32 * stored["projection.weight"].shape[-1] // (2 * head.hidden_size)
 
     def cache_bytes(self, target: "Anatomy", drafter: "Anatomy | None", tokens: int) -> int:
         from llm_specdec.checkpoint.caches import stepped
@@ -119,6 +135,9 @@ class PredictionHeadKind(Kind):
         return _cache_width(source) * stepped(tokens) * element_bytes(source.dtype)
 
     # Words
+
+    def lane_reason(self, drafter: str) -> str:
+        return self.lane_words if drafter == self.name else f"the head of {drafter}"
 
     def inspected(self, found: "Anatomy") -> dict[str, Any]:
         head = _head(found)
@@ -156,7 +175,9 @@ class PredictionHeadKind(Kind):
     def load(self, weights: "Weights", target: "Target") -> "Drafter":
         from llm_specdec.drafters.mtp.loading import load_head
 
-        return load_head(weights.target, target, weights.reads)
+        group_size = weights.drafter_group_size or DRAFTER_GROUP_SIZE
+        folder = weights.drafter or weights.target
+        return load_head(folder, target, weights.reads, weights.drafter_bits, group_size)
 
     def calibrate(self, session: "Session") -> tuple[str, dict[str, float]]:
         from llm_specdec.drafters.mtp.calibration import calibrate
@@ -169,8 +190,10 @@ def _head(found: "Anatomy") -> "StoredHead | None":
     return head
 
 
-def _lacks(head: "StoredHead | None") -> str:
-    return ", ".join(head.missing) if head and head.missing else "a layout"
+def _tensors(found: "Anatomy") -> "dict[str, Tensor]":
+    """The head's."""
+    head = _head(found)
+    return {name: found.contents.tensors[name] for name in head.tensors} if head else {}
 
 
 def _promised(found: "Anatomy") -> int:
@@ -183,9 +206,8 @@ def _cache_width(found: "Anatomy") -> int:
     """Elements that the head's own cache keeps of a token."""
     from llm_specdec.checkpoint import caches
 
-    head, everything = _head(found), found.contents.tensors
-    own = {name: everything[name] for name in head.tensors} if head else {}
-    return sum(layer.width for layer in caches.layers("", found.contents.text, own, 2) or ())
+    own = caches.layers("", found.contents.text, _tensors(found), 2)
+    return sum(layer.width for layer in own or ())
 
 
 KIND = PredictionHeadKind()

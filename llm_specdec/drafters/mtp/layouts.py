@@ -4,15 +4,17 @@ A head is told by tensor names alone: a config that promises one proves nothing,
 does one that is silent. Sources: the tensor names of the published checkpoints (`qwen`:
 Qwen3-Next, 3.5 and later; `deepseek`, layers appended after the last: DeepSeek-V3, GLM-4.x;
 `mimo`); the order of the two halves and the norms as vLLM's model files for qwen3_next,
-deepseek, glm4_moe and mimo have them.
+deepseek, glm4_moe and mimo have them. A repository of a head alone may leave out the prefix
+(mlx_vlm's splitter does).
 """
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from llm_specdec.checkpoint import CheckpointFiles
     from llm_specdec.checkpoint.files import Tensor
 
 UNKNOWN = "unknown"  # the layout of a head whose names are none of those below
@@ -27,6 +29,15 @@ _APPENDED = {
 
 # The norm whose length is the target's hidden size.
 _HIDDEN_NORM = ("pre_fc_norm_hidden.weight", ".hnorm.weight", ".hidden_layernorm.weight")
+
+# A tensor that only a head whose names lack their prefix has → that prefix.
+_BARE = {"pre_fc_norm_hidden.weight": "mtp."}
+
+# Keys that ask for what is not done here → what they ask for.
+_ASKED = {
+    "mtp_use_dedicated_embeddings": "embeddings of its own",
+    "mtp_assistant_config": "an assistant that reads the target's keys and values",
+}
 
 _PROMISES = ("mtp_num_hidden_layers", "num_nextn_predict_layers", "num_mtp_modules")
 
@@ -64,7 +75,7 @@ LAYOUTS = {
             "norm": "norm",
         },
         layer="layers.0.",
-        unused=("embed_tokens", "layers"),
+        unused=("embed_tokens", "lm_head", "layers"),
         may_store_gain_minus_one=True,
     ),
     "mimo": Layout(
@@ -104,13 +115,40 @@ class StoredHead:
         return self.layout in LAYOUTS and not self.missing
 
 
+def asked(*configs: Mapping[str, Any]) -> str:
+    """The key that asks for what no head here does, and what that is; "" where none does."""
+    said = ((key, what) for key, what in _ASKED.items() if any(c.get(key) for c in configs))
+    return next((f"{key} asks for {what}" for key, what in said), "")
+
+
 def promised(config: Mapping[str, Any]) -> int:
     """How many head layers the config speaks of, 0 for none."""
     return max((n for key in _PROMISES if isinstance(n := config.get(key), int)), default=0)
 
 
-def find(tensors: Mapping[str, "Tensor"]) -> StoredHead | None:
-    """The prediction head among these tensors, or None."""
+def find(contents: "CheckpointFiles") -> StoredHead | None:
+    """The prediction head among a folder's tensors, or None."""
+    prefixed = _prefixed(contents)
+    found = _find({prefixed.get(name, name): t for name, t in contents.tensors.items()})
+    if found is None:
+        return None
+    bare = {name: stored for stored, name in prefixed.items()}
+    held = sorted(bare.get(name, name) for name in found.tensors)
+    files = {contents.tensors[name].file for name in held}
+    where = sorted(str(file.relative_to(contents.folder)) for file in files)
+    return replace(found, tensors=tuple(held), where=tuple(where))
+
+
+def _prefixed(contents: "CheckpointFiles") -> dict[str, str]:
+    """Stored name → the same with its prefix, where a head's names lack it."""
+    for names in (contents.beside, contents.tensors.keys()):
+        for mark, prefix in _BARE.items():
+            if mark in names:
+                return {name: f"{prefix}{name}" for name in names}
+    return {}
+
+
+def _find(tensors: Mapping[str, "Tensor"]) -> StoredHead | None:
     if qwen := _placed("qwen", tensors):
         rests = {match["rest"] for match in qwen.values()}
         depth = len({rest.split(".")[1] for rest in rests if rest.startswith("layers.")})
@@ -132,7 +170,9 @@ def rename(layout: Layout, names: Iterable[str]) -> dict[str, str]:
 
     The decoder layer's tensors come out as `layer.…`, copies of the target's own not at all.
     """
-    placed = {name: match for name in names if (match := layout.place.match(name))}
+    names = list(names)
+    prefix = next((prefix for mark, prefix in _BARE.items() if mark in names), "")
+    placed = {name: match for name in names if (match := layout.place.match(prefix + name))}
     first = min((match["layer"] for match in placed.values()), key=lambda i: int(i or 0))
     found = {}
     for name, match in placed.items():
@@ -182,12 +222,7 @@ def _stored(
         depth,
         held,
         sum(tensors[name].nbytes for name in held),
-        tuple(sorted({_relative(tensors[name]) for name in held})),
+        (),
         tuple(need for need in needed if need not in here),
         next((tensors[name].shape[0] for name in held if name.endswith(_HIDDEN_NORM)), None),
     )
-
-
-def _relative(tensor: "Tensor") -> str:
-    inside = tensor.file.parent.name == "mtp" and tensor.file.name == "weights.safetensors"
-    return f"mtp/{tensor.file.name}" if inside else tensor.file.name

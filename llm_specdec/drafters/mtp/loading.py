@@ -1,6 +1,7 @@
 """From a target's files to a loaded head: the tensors that mlx-lm drops."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import mlx.core as mx
@@ -9,15 +10,16 @@ from mlx.nn.layers.quantized import quantize
 from mlx.utils import tree_flatten
 
 from llm_specdec.checkpoint import contents_of
+from llm_specdec.drafters.kind import DRAFTER_GROUP_SIZE
 from llm_specdec.drafters.mtp.drafter import MTPDrafter
 from llm_specdec.drafters.mtp.head import PredictionHead, build, template_index
-from llm_specdec.drafters.mtp.layouts import LAYOUTS, StoredHead, find, promised, rename
+from llm_specdec.drafters.mtp.layouts import LAYOUTS, StoredHead, asked, find, promised, rename
 from llm_specdec.engine.drafter import Tap
 from llm_specdec.engine.hardware import skinny_matmul
 from llm_specdec.engine.mlx_lm_parts import utils
 from llm_specdec.engine.taps import decoder_layers, evaluate
 from llm_specdec.engine.target import Target
-from llm_specdec.errors import CheckpointError
+from llm_specdec.errors import CheckpointError, UnsupportedError
 
 Weights = dict[str, mx.array]
 
@@ -25,10 +27,17 @@ _EXPERT = re.compile(r"(?P<mlp>.+)\.experts\.(?P<expert>\d+)\.(?P<rest>.+)$")
 _FUSED = re.compile(r"(?P<mlp>.+)\.experts\.(?P<part>gate_up_proj|down_proj)(?:\.weight)?$")
 
 
-def load_head(folder: Path, target: Target, reads: str = "") -> MTPDrafter:
-    """The prediction head stored in `folder` beside the target that was loaded from it.
+def load_head(
+    folder: Path,
+    target: Target,
+    reads: str = "",
+    bits: int | None = None,
+    group_size: int = DRAFTER_GROUP_SIZE,
+) -> MTPDrafter:
+    """The prediction head stored in `folder`: the target's own, another build's, or one alone.
 
     reads: the hidden states it takes, "final_norm" or "last_layer"; "" as its layout says.
+    bits: its matrices are quantised so, in groups of `group_size`; None: they stay as stored.
     Raises CheckpointError when there is no whole head in the files, whatever the config
     says, and UnsupportedError when no head can be built from the target's layers.
     """
@@ -48,6 +57,10 @@ def load_head(folder: Path, target: Target, reads: str = "") -> MTPDrafter:
             name: value + 1.0 if _is_norm(name, value) else value for name, value in weights.items()
         }
     _fill(head, weights, model, folder)
+    if bits:
+        quantize(head, group_size, bits, class_predicate=_packs(group_size))
+    skinny_matmul.rearrange(head)
+    evaluate(head)
     return MTPDrafter(head, target, tap_of(reads or layout.reads, model))
 
 
@@ -58,7 +71,11 @@ def tap_of(reads: str, model: Module) -> Tap:
 
 def _find(folder: Path) -> StoredHead:
     contents = contents_of(folder)
-    found = find(contents.tensors)
+    found = find(contents)
+    if why := asked(contents.config, contents.text):
+        raise UnsupportedError(
+            f"{folder.name}: {why}, which no prediction head here has; use --drafter lookup"
+        )
     if found is None:
         promise = "its config promises one, " if promised(contents.text) else ""
         why = f"{promise}its files hold none"
@@ -168,8 +185,17 @@ def _fill(head: PredictionHead, weights: Weights, model: Module, folder: Path) -
             )
     head.load_weights([(name, _cast(name, value, model)) for name, value in weights.items()])
     head.eval()
-    skinny_matmul.rearrange(head)
-    evaluate(head)
+
+
+def _packs(group_size: int) -> Callable[[str, Module], bool]:
+    """Whether a matrix is worth quantising: the ones that choose experts stay exact."""
+
+    def packs(path: str, module: Module) -> bool:
+        chooses = path.endswith((".gate", "shared_expert_gate"))
+        whole = hasattr(module, "to_quantized") and module["weight"].shape[-1] % group_size == 0
+        return whole and not chooses
+
+    return packs
 
 
 def _cast(name: str, value: mx.array, model: Module) -> mx.array:

@@ -3,7 +3,6 @@
 import mlx.core as mx
 import pytest
 from mlx.utils import tree_flatten
-from mlx_lm.models.cache import KVCache
 
 from fixtures import heads, zoo
 from llm_specdec.drafters.common.language_model import load
@@ -11,12 +10,7 @@ from llm_specdec.drafters.mtp.head import build
 from llm_specdec.drafters.mtp.loading import load_head
 from llm_specdec.engine.target import Target
 from llm_specdec.errors import CheckpointError, UnsupportedError
-
-
-def outputs(head, rows=5, width=64):
-    mx.random.seed(7)
-    embedded, hidden = mx.random.normal((2, 1, rows, width))
-    return head(embedded, hidden, KVCache())
+from tests.support.heads import outputs
 
 
 @pytest.mark.parametrize("name", heads.CASES)
