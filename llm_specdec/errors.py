@@ -8,6 +8,7 @@ SpecdecError                 exit 1
 ├── UnsupportedError         a real model, but nothing here can run it
 ├── ContextError             the prompt does not fit the context
 ├── ResourceError            memory, disk or a missing backend
+│   └── DoesNotFit           memory is short, by a known size
 ├── HubError                 the model hub did not give what was asked for
 ├── LogError                 llm's log, or the bench's, cannot be read or lacks a run
 ├── CheckFailed              a gate, parity or doctor check came out negative
@@ -60,6 +61,14 @@ class ContextError(SpecdecError):
 
 class ResourceError(SpecdecError):
     pass
+
+
+class DoesNotFit(ResourceError):
+    """missing: bytes that there would have to be beside those that are free."""
+
+    def __init__(self, text: str, missing: int = 0) -> None:
+        super().__init__(text)
+        self.missing = missing
 
 
 class HubError(SpecdecError):

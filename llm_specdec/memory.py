@@ -1,7 +1,7 @@
 """Will it fit: weights and caches of target and drafter against this machine's memory.
 
 need = estimate(target, drafter, tokens)     from anatomy, nothing loaded
-check(need, budget())                        raises ResourceError with the figures
+check(need, budget())                        raises DoesNotFit with the figures
 """
 
 import functools
@@ -17,7 +17,7 @@ from llm_specdec.drafters.fit import kind_for, target_problems
 from llm_specdec.drafters.kind import DRAFTER_GROUP_SIZE
 from llm_specdec.drafters.recognise import read
 from llm_specdec.drafters.table import KINDS
-from llm_specdec.errors import ResourceError, UnsupportedError
+from llm_specdec.errors import DoesNotFit, UnsupportedError
 
 STEP = 256  # tokens; advice is rounded down to it
 
@@ -97,7 +97,7 @@ def admit(
     loaded: whether this process holds the target's weights, and the drafter's. makes_way: bytes
     that it gives back where they are needed. in_use: bytes that it holds in all, weights of
     other models among them, which stay.
-    Raises ResourceError with the figures, UnsupportedError for a drafter run as a target or
+    Raises DoesNotFit with the figures, UnsupportedError for a drafter run as a target or
     a model that needs its own code, CheckpointError for damaged files.
     """
     found = read(target)
@@ -208,7 +208,7 @@ def largest_context(fits: Callable[[int], bool], most: int) -> int:
 def check(need: Need, limit: Budget, context: Callable[[int], Need] | None = None) -> None:
     """Refuse a run that cannot fit. `context` gives the need at another length, for advice.
 
-    Raises ResourceError with the figures and what to lower.
+    Raises DoesNotFit with the figures and what to lower.
     """
     if need.total <= limit.nbytes:
         return
@@ -221,7 +221,8 @@ def check(need: Need, limit: Budget, context: Callable[[int], Need] | None = Non
             most = largest_context(lambda n: context(n).total <= limit.nbytes, need.tokens)
             if most:
                 advice = f"{most:,} tokens would fit: lower context, max_tokens or kv_bits"
-    raise ResourceError(
+    raise DoesNotFit(
         f"{need.tokens:,} tokens need {need} and {limit.what} is {gigabytes(limit.nbytes)}; "
-        f"{advice}"
+        f"{advice}",
+        need.total - limit.nbytes,
     )

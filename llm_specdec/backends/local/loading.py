@@ -29,7 +29,7 @@ class Loaded:
 
 
 def admit(plan: Plan, tokens: int) -> None:
-    """Raises ResourceError where a run of `tokens` in all would not fit into memory."""
+    """Raises DoesNotFit where a run of `tokens` in all would not fit into memory."""
     weights = _weights(plan)
     memory.admit(
         weights.target,

@@ -85,9 +85,9 @@ def _told_to_stop(place: Place) -> bool:
     return False
 
 
-def make_room(target: str | None = None) -> bool:
-    """Stop the worker that holds weights and was idle the longest, but that of `target`; False
-    where there is none."""
+def make_room(missing: int, target: str | None = None) -> bool:
+    """Stop the worker that holds weights and was idle the longest, but that of `target`. False
+    where all idle ones together hold less than what is missing: then none is stopped."""
     try:
         own = places.place_of(target) if target else None
         others = [
@@ -97,7 +97,9 @@ def make_room(target: str | None = None) -> bool:
         ]
     except ResourceError:
         return False
-    return bool(others) and stop(max(others, key=lambda held: float(held.status["idle_s"])))
+    if not others or sum(int(held.status["bytes"]) for held in others) < missing:
+        return False
+    return stop(max(others, key=lambda held: float(held.status["idle_s"])))
 
 
 def held_elsewhere() -> int:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator
 
 from llm_specdec.backends.events import Event, Started
 from llm_specdec.backends.resident import control
-from llm_specdec.errors import ResourceError
+from llm_specdec.errors import DoesNotFit
 
 
 def with_room(
@@ -21,6 +21,6 @@ def with_room(
                     started = started or isinstance(event, Started)
                     yield event
             return
-        except ResourceError:
-            if started or not control.make_room(target):
+        except DoesNotFit as error:
+            if started or not control.make_room(error.missing, target):
                 raise

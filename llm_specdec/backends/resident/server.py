@@ -10,7 +10,6 @@ what is on disk any more, the process ends, and its memory with it.
 """
 
 import contextlib
-import itertools
 import os
 import queue
 import signal
@@ -24,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from llm_specdec.backends.events import Event, Request
+from llm_specdec.backends.events import Event, Notice, Request
 from llm_specdec.backends.planning import Plan
 from llm_specdec.backends.resident import identity, wire
 from llm_specdec.backends.resident.wire import BadMessage, Channel, Closed, Message
@@ -84,7 +83,7 @@ class Worker:
                 if not self._queue:
                     return
                 continue
-            if ask is not None:
+            if ask is not None and not (self._stopping or self._stale):
                 self._answer(ask)
         self._say_farewell()
 
@@ -111,6 +110,8 @@ class Worker:
         try:
             if not ask.cancelled.is_set():
                 self._run(ask, queued)
+        except KeyboardInterrupt:
+            pass  # cancelled before it began
         except Exception as error:
             ask.outbox.put(wire.failure(error))
         finally:
@@ -128,18 +129,30 @@ class Worker:
         warm = holds.items() <= self._holds.items()
         self._holds |= holds
         self._pairings[ask.plan.pairing] = None
-        with contextlib.closing(
-            self._execute(ask.plan, ask.request, ask.cancelled.is_set)
-        ) as events:
+        told = False  # all of the answer
+
+        def cancelled() -> bool:
+            """What is done after an answer goes on without its reader, but nobody waits for it."""
+            return self._is_wanted() if told else ask.cancelled.is_set()
+
+        with contextlib.closing(self._execute(ask.plan, ask.request, cancelled)) as events:
             for event in events:
-                if isinstance(event, Result):
-                    event = _as_served(event, warm, queued)
-                ask.outbox.put(wire.event(event))
-                if isinstance(event, Result):
+                if told:
+                    if isinstance(event, Notice) and event.level == "warning":
+                        print(event.text, file=sys.stderr, flush=True)
+                elif isinstance(event, Result):
+                    ask.outbox.put(wire.event(_as_served(event, warm, queued)))
                     ask.outbox.put(_END)
+                    told = True
                     if not ask.plan.keeps_on_disk:
                         break  # what llm does not log is not kept here either
+                else:
+                    ask.outbox.put(wire.event(event))
         rendering.start_ahead()  # for the next prompt
+
+    def _is_wanted(self) -> bool:
+        """Whether there is something else to do."""
+        return bool(self._queue) or self._stopping or bool(self._stale)
 
     def _has_other(self, holds: Mapping[str, str]) -> bool:
         """Whether a folder that was loaded is not as it was then."""
@@ -300,20 +313,20 @@ def listen(path: Path) -> socket.socket:
 
 
 def _accept(listening: socket.socket, worker: Worker) -> None:
-    for number in itertools.count():
+    while True:
         try:
             connection, _ = listening.accept()
         except OSError:
             return
-        name = f"client {number}"
-        threading.Thread(target=worker.welcome, args=(connection,), name=name, daemon=True).start()
+        threading.Thread(target=worker.welcome, args=(connection,), daemon=True).start()
 
 
 def main(path: Path) -> None:
     identity.versions()  # now: later ones would be those of an upgrade
     identity.environment()  # now: libraries set variables of their own
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _end)
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, _end)
     listening = listen(path)
     inode = path.stat().st_ino
 

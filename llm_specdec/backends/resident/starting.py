@@ -56,10 +56,9 @@ def _greeted(place: Place, plan: Plan) -> Channel | None:
     except Closed:
         return None
     except (Silent, BadMessage) as error:
+        who = f"process {channel.pid} has its socket and does not answer"
         channel.close()
-        raise Unreachable(
-            f"process {channel.pid} has its socket and does not answer: llm specdec stop ends it"
-        ) from error
+        raise Unreachable(f"{who}: llm specdec stop ends it") from error
     if "stale" not in reply:
         return channel
     with contextlib.suppress(Closed, BadMessage):
@@ -118,9 +117,9 @@ def _start(place: Place) -> None:
         if process.poll() is not None:
             raise Unreachable(f"it ended with status {process.returncode}: see {place.log}")
         if channel := connect(place):
-            channel.close()
-            if channel.pid == process.pid:  # and not one that it takes the place of
-                return
+            with contextlib.closing(channel):
+                if channel.pid == process.pid:  # and not one that it takes the place of
+                    return
         time.sleep(0.01)
     process.kill()
     raise Unreachable(f"it did not start within {START:.0f} s: see {place.log}")

@@ -63,12 +63,13 @@ class Channel:
     def __init__(self, connection: socket.socket, patience: float | None = None) -> None:
         connection.settimeout(patience)
         self._connection = connection
-        self.pid = peer(connection).pid
         self._sending = threading.Lock()
         self._received = bytearray()
 
-    def fileno(self) -> int:
-        return self._connection.fileno()
+    @property
+    def pid(self) -> int:
+        """The process at the other end."""
+        return peer(self._connection).pid
 
     def send(self, message: Message) -> None:
         """Raises Closed."""
@@ -179,12 +180,16 @@ def read_event(message: Message) -> Event:
 
 def failure(error: Exception) -> Message:
     """An error as the client raises it again; one that nobody expects, in its own words."""
+    if isinstance(error, errors.DoesNotFit):
+        return {"failure": "DoesNotFit", "text": str(error), "missing": error.missing}
     if isinstance(error, errors.SpecdecError):
         return {"failure": type(error).__name__, "text": str(error)}
     return {"failure": "ResourceError", "text": f"{type(error).__name__}: {error}"}
 
 
 def read_failure(message: Message) -> errors.SpecdecError:
+    if message.get("failure") == "DoesNotFit":
+        return errors.DoesNotFit(str(message.get("text")), int(message.get("missing", 0)))
     kind = getattr(errors, str(message.get("failure")), None)
     known = isinstance(kind, type) and issubclass(kind, errors.SpecdecError)
     return (kind if known and kind else errors.ResourceError)(str(message.get("text")))

@@ -15,13 +15,13 @@ from llm_specdec.backends.resident.places import place_of
 from llm_specdec.backends.resident.room import with_room
 from llm_specdec.drafters import recognise
 from llm_specdec.engine.hardware import device
-from llm_specdec.errors import ResourceError
+from llm_specdec.errors import DoesNotFit, ResourceError
 from tests.support.checkpoints import write_model
 from tests.support.plans import planned
 
 
 def held(target, pid, idle=1.0, **status):
-    known: dict[str, Any] = {"target": target, "busy": False, "idle_s": idle, "bytes": 0}
+    known: dict[str, Any] = {"target": target, "busy": False, "idle_s": idle, "bytes": 9}
     return Held(place_of(target or ""), pid, known | status)
 
 
@@ -66,7 +66,7 @@ def test_where_free_memory_is_the_limit_no_worker_is_asked(tmp_path, monkeypatch
     loading.admit(planned(folder, settings={"kv_bits": None}), 256)
 
 
-def refused(times, started=False):
+def refused(times, started=False, missing=1):
     """An answer that does not fit at first."""
     left = [times]
 
@@ -75,7 +75,7 @@ def refused(times, started=False):
             yield Started()
         left[0] -= 1
         if left[0] >= 0:
-            raise ResourceError("too large")
+            raise DoesNotFit("too large", missing)
         yield Text("hi")
 
     return answered
@@ -101,4 +101,24 @@ def test_nobody_makes_way_for_an_answer_that_began(workers):
     workers.append(held("/one", 1))
     with pytest.raises(ResourceError):
         list(with_room(refused(1, started=True)))
+    assert len(workers) == 1
+
+
+def test_nobody_makes_way_in_vain(workers):
+    workers += [held("/one", 1), held("/other", 2)]
+    with pytest.raises(DoesNotFit):
+        list(with_room(refused(1, missing=19)))
+    assert len(workers) == 2
+    assert list(with_room(refused(1, missing=18))) == [Text("hi")]
+
+
+def test_only_memory_has_others_make_way(workers):
+    workers.append(held("/one", 1))
+
+    def answered():
+        raise ResourceError("ZeroDivisionError: by zero")
+        yield
+
+    with pytest.raises(ResourceError):
+        list(with_room(answered))
     assert len(workers) == 1

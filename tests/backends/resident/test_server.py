@@ -83,6 +83,32 @@ def test_an_error_reaches_the_client_and_the_worker_goes_on(tmp_path):
     assert [outbox(ask)[0]["text"] for ask in (one, two)] == ["ZeroDivisionError: by zero"] * 2
 
 
+def test_a_prompt_that_is_given_up_while_it_is_rendered_does_not_end_the_worker(tmp_path):
+    def execute(plan, request, cancelled):
+        raise KeyboardInterrupt
+        yield
+
+    worker = server.Worker(execute)
+    answered(worker, asked(planned(tmp_path)), asked(planned(tmp_path)))
+    assert worker.status()["requests"] == 2
+
+
+def test_what_is_done_after_an_answer_goes_on_without_its_reader(tmp_path):
+    """Such as measuring costs; the next prompt is not kept waiting by it."""
+    seen = []
+
+    def execute(plan, request, cancelled):
+        yield Started()
+        yield run()
+        first.cancelled.set()  # as it does when the command ends
+        seen.append(cancelled())
+
+    worker = server.Worker(execute)
+    first, second = (asked(planned(tmp_path, keeps_on_disk=True)) for _ in range(2))
+    answered(worker, first, second)
+    assert seen == [True, False]
+
+
 def test_a_prompt_that_was_given_up_in_the_queue_never_runs(tmp_path):
     log: list[str] = []
     worker = server.Worker(scripted(log))

@@ -9,7 +9,7 @@ import pytest
 from llm_specdec.backends import Notice, Reasoning, Started, Text, Tokens, ToolCall
 from llm_specdec.backends.resident import wire
 from llm_specdec.backends.resident.wire import BadMessage, Channel, Closed
-from llm_specdec.errors import ContextError, ResourceError
+from llm_specdec.errors import ContextError, DoesNotFit, ResourceError
 from tests.support.receipts import run
 
 
@@ -95,6 +95,8 @@ def test_what_is_no_event_is_refused():
 def test_errors_keep_their_kind():
     found = wire.read_failure(wire.failure(ContextError("too long")))
     assert (type(found), str(found)) == (ContextError, "too long")
+    short = wire.read_failure(wire.failure(DoesNotFit("no room", 7)))
+    assert isinstance(short, DoesNotFit) and short.missing == 7
     odd = wire.read_failure(wire.failure(ZeroDivisionError("by zero")))
     assert (type(odd), str(odd)) == (ResourceError, "ZeroDivisionError: by zero")
     assert type(wire.read_failure({"failure": "json", "text": "x"})) is ResourceError
