@@ -6,6 +6,7 @@ of either side names the protocol. Everything sent is plain data that is checked
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import select
@@ -148,6 +149,12 @@ def is_ours(connection: socket.socket) -> bool:
     return peer(connection).user == os.getuid()
 
 
+@functools.cache
+def _reader(kind: type[Any]) -> pydantic.TypeAdapter[Any]:
+    """Checks fields of a dataclass. Making one takes a hundred times as long as using it."""
+    return pydantic.TypeAdapter(kind)
+
+
 def asked(plan: Plan, request: Request) -> Message:
     return {"plan": dataclasses.asdict(plan), "request": dataclasses.asdict(request)}
 
@@ -155,8 +162,8 @@ def asked(plan: Plan, request: Request) -> Message:
 def read_asked(message: Message) -> tuple[Plan, Request]:
     """Raises BadMessage."""
     try:
-        plan = pydantic.TypeAdapter(Plan).validate_python(message["plan"])
-        return plan, pydantic.TypeAdapter(Request).validate_python(message["request"])
+        plan = _reader(Plan).validate_python(message["plan"])
+        return plan, _reader(Request).validate_python(message["request"])
     except (KeyError, pydantic.ValidationError) as error:
         raise BadMessage("no plan and request") from error
 
@@ -172,7 +179,7 @@ def read_event(message: Message) -> Event:
     try:
         if kind is None:
             raise KeyError
-        found: Event = pydantic.TypeAdapter(kind).validate_python(fields)
+        found: Event = _reader(kind).validate_python(fields)
     except (KeyError, pydantic.ValidationError) as error:
         raise BadMessage(f"no event: {message.get('event')}") from error
     return found

@@ -95,7 +95,7 @@ def test_a_prompt_that_is_given_up_while_it_is_rendered_does_not_end_the_worker(
 
 def test_what_is_done_after_an_answer_goes_on_without_its_reader(tmp_path):
     """Such as measuring costs; the next prompt is not kept waiting by it."""
-    seen = []
+    seen: list[bool] = []
 
     def execute(plan, request, cancelled):
         yield Started()
