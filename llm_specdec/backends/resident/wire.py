@@ -150,7 +150,7 @@ def is_ours(connection: socket.socket) -> bool:
 
 
 @functools.cache
-def _reader(kind: type[Any]) -> pydantic.TypeAdapter[Any]:
+def _reader(kind: Any) -> pydantic.TypeAdapter[Any]:
     """Checks fields of a dataclass. Making one takes a hundred times as long as using it."""
     return pydantic.TypeAdapter(kind)
 
