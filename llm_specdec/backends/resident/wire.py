@@ -38,7 +38,7 @@ LIMIT = 256 << 20  # bytes of a message; a prompt of a million tokens has some t
 
 Message = dict[str, Any]
 
-_EVENTS: dict[str, type[Any]] = {
+_EVENTS: dict[str, Any] = {
     kind.__name__: kind for kind in (Started, Text, Reasoning, ToolCall, Tokens, Notice, Result)
 }
 
