@@ -27,6 +27,7 @@ from llm_specdec.backends.events import Event, Notice, Request
 from llm_specdec.backends.planning import Plan
 from llm_specdec.backends.resident import identity, wire
 from llm_specdec.backends.resident.wire import BadMessage, Channel, Closed, Message
+from llm_specdec.console.text import echo
 from llm_specdec.prompting import rendering
 from llm_specdec.receipts import Result
 
@@ -139,7 +140,7 @@ class Worker:
             for event in events:
                 if told:
                     if isinstance(event, Notice) and event.level == "warning":
-                        print(event.text, file=sys.stderr, flush=True)
+                        echo(event.text, err=True)
                 elif isinstance(event, Result):
                     ask.outbox.put(wire.event(_as_served(event, warm, queued)))
                     ask.outbox.put(_END)
