@@ -77,6 +77,12 @@ from llm_specdec.pairings.registry import Pairing, Registry
     help="What the server is; auto asks it",
 )
 @click.option("--key", metavar="ALIAS", help="The server's key, by its name in llm keys")
+@click.option(
+    "--card",
+    "card_of",
+    metavar="PATH_OR_REPO",
+    help="Whose card is that of the model that the server runs",
+)
 @click.option("--insecure", is_flag=True, help="Send the key in plain http to another host")
 @card_values.yes_option
 @json_option
@@ -96,6 +102,7 @@ def add_command(
     served: str | None,
     engine: str,
     key: str | None,
+    card_of: str | None,
     insecure: bool,
     yes: bool,
     as_json: bool,
@@ -123,14 +130,14 @@ def add_command(
       llm specdec add qwen --target mlx-community/Qwen3.8-27B-4bit
       llm specdec add smol --target ./smollm2 --drafter ./drafter --draft-tokens 4
       llm specdec add mine --target ./finetune --head-from Qwen/Qwen3.6-27B
-      llm specdec add big --served http://host:8000/v1
+      llm specdec add big --served http://host:8000/v1 --card Qwen/Qwen3.8-27B
     """
     found = registry.load()
     check_names(found, name, aliases, replacing=force)
     _check_together(context, served)
     if served:
         place = registry.Served(served, engine, key=key, insecure=insecure)
-        add_served.add(name, place, target, aliases, as_json)
+        add_served.add(name, place, target, aliases, card_of, yes, as_json)
         return
     assert target
     tokens = settings.parse("draft_tokens", draft_tokens) if draft_tokens else None
@@ -166,9 +173,8 @@ def add_command(
 
 LOCAL_ONLY = (
     "drafter", "head_from", "draft_tokens", "drafter_bits", "drafter_group_size", "calibrate",
-    "yes",
 )  # fmt: skip
-SERVED_ONLY = ("engine", "key", "insecure")
+SERVED_ONLY = ("engine", "key", "card_of", "insecure")
 
 
 def _check_together(context: click.Context, served: str | None) -> None:
@@ -179,7 +185,7 @@ def _check_together(context: click.Context, served: str | None) -> None:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
     ]
     if given:
-        option = "--" + given[0].replace("_", "-")
+        option = "--" + given[0].removesuffix("_of").replace("_", "-")
         raise UsageError(f"{option} means nothing {'with' if served else 'without'} --served")
     explicit = context.get_parameter_source("drafter") is click.core.ParameterSource.COMMANDLINE
     if context.params["head_from"] and explicit:

@@ -12,7 +12,9 @@ from llm_specdec.cli.output import done, json_option, on_terminal, show_value
 from llm_specdec.console.progress import progress
 from llm_specdec.console.text import confirm as ask
 from llm_specdec.console.text import echo
+from llm_specdec.errors import UsageError
 from llm_specdec.pairings import registry
+from llm_specdec.pairings.registry import Pairing
 from llm_specdec.settings import card_layers
 
 
@@ -41,9 +43,9 @@ def update_command(name: str, yes: bool, as_json: bool) -> None:
       llm specdec update qwen --yes
     """
     pairing = registry.load().pairing(name)
-    pairing.check_local("read a card: its name there need not be a repository")
-    with progress(f"reading the card of {pairing.target}"):
-        new = cards.read(hub.read_card(pairing.target), pairing.target)
+    whose = _whose_card(pairing)
+    with progress(f"reading the card of {whose}"):
+        new = cards.read(hub.read_card(whose), whose)
     kept = card_layers.read(pairing) if pairing.card else None
     changes = compare(kept.card if kept and kept.taken else None, new)
     rejections = _rejections(kept.card if kept else None, new)
@@ -58,6 +60,18 @@ def update_command(name: str, yes: bool, as_json: bool) -> None:
     listed = [change._asdict() for change in changes]
     data = {"name": pairing.name, "changes": listed, "rejections": rejections, "taken": taken}
     done(_outcome(pairing.name, pending, taken), data, as_json)
+
+
+def _whose_card(pairing: Pairing) -> str:
+    """The target, or what `add --card` named for a served one. Raises UsageError."""
+    if not pairing.served:
+        return pairing.target
+    if not pairing.card:
+        raise UsageError(
+            f"{pairing.name} is served, and whose card is its model's is not known: "
+            "llm specdec add with --force and --card says it"
+        )
+    return str(pairing.card["target"])
 
 
 def _shown(changes: list[Change], rejections: list[str], new: Card) -> list[str]:

@@ -87,9 +87,8 @@ def test_list_and_show_have_the_server(server):
 
 
 @pytest.mark.parametrize(
-    "command", [("bench", "big"), ("update", "big"), ("show", "big", "--costs"), ("disable", "big"),
-                ("move", "big", "--target", "x")],
-)  # fmt: skip
+    "command", [("show", "big", "--costs"), ("disable", "big"), ("move", "big", "--target", "x")]
+)
 def test_what_needs_files_here_says_so(server, command):
     specdec("add", "big", "--served", server.url)
     done = specdec(*command)
@@ -212,3 +211,38 @@ def test_ctrl_c_closes_the_connection_and_leaves_a_receipt(server):
     (receipt,) = logged_receipts()
     assert receipt["finish_reason"] == "interrupted"
     assert receipt["tokens"]["completion"] is None
+
+
+@pytest.fixture
+def card(tmp_path):
+    """A folder that holds nothing but a card."""
+    folder = tmp_path / "published"
+    folder.mkdir()
+    readme = folder / "README.md"
+    readme.write_text("# Model\n\n## Recommended settings\n\n- temperature: 0.6\n- top_p: 0.95\n")
+    return readme
+
+
+def test_the_card_of_a_served_model_gives_its_settings(server, card):
+    added = ("add", "big", "--served", server.url, "--card", card.parent, "--yes")
+    assert "card: taken: temperature 0.6" in specdec(*added).printed
+    run("-m", "big", "hello")
+    assert (server.asked[-1][1]["temperature"], server.asked[-1][1]["top_p"]) == (0.6, 0.95)
+    assert "README.md" in specdec("explain", "big").printed
+    card.write_text(card.read_text().replace("0.6", "0.7"))
+    assert "temperature 0.6 → 0.7" in specdec("update", "big", "--yes").printed
+    run("-m", "big", "hello")
+    assert server.asked[-1][1]["temperature"] == 0.7
+
+
+def test_a_card_that_is_not_there_is_an_error_and_nothing_is_added(server, tmp_path):
+    done = specdec("add", "big", "--served", server.url, "--card", tmp_path / "nowhere")
+    assert done.exit_code == 1 and "nowhere" in done.error
+    assert not registry.default_path().exists()
+
+
+def test_update_of_a_served_pairing_without_a_card_says_how_to_name_one(server):
+    specdec("add", "big", "--served", server.url)
+    assert "llm specdec add with --force and --card" in specdec("update", "big").error
+    done = specdec("add", "there", "--target", "m", "--card", "c")
+    assert (done.exit_code, done.error) == (2, "Error: --card means nothing without --served")
