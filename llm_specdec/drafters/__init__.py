@@ -7,5 +7,5 @@ kind        what the package asks of a kind, with the answers that most kinds gi
 table       the kinds there are, the only list of them
 recognise   a folder, as a target or as a drafter of some kind
 fit         which drafter suits which target, what a draft costs, which lane is best
-common      what the tensors of several kinds share
+common      what several kinds share
 """

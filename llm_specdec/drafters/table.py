@@ -12,7 +12,7 @@ _IN_ORDER = (
     mtp.KIND,
     model.KIND,
     dflash.KIND,
-    foreign.KIND,
+    *foreign.KINDS,
 )
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _IN_ORDER}
 

@@ -8,8 +8,9 @@ from typing import Literal, Protocol
 import mlx.core as mx
 
 # A tap names hidden states of the target: the output of decoder layer i (0-based, residual
-# included), or the states that go into the output matrix ("final_norm": after the last norm).
-Tap = int | Literal["final_norm"]
+# included), the states that go into the first layer ("embedding": scaled where the target does
+# so), or those that go into the output matrix ("final_norm": after the last norm).
+Tap = int | Literal["embedding", "final_norm"]
 Hidden = Mapping[Tap, mx.array]  # tap → (n, hidden_size), one row a position
 
 

@@ -87,7 +87,8 @@ class Taps:
         taken = self._taken
 
         def keep(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-            taken[tap] = result[0] if isinstance(result, tuple) else result
+            states = args[0] if tap == "embedding" else result
+            taken[tap] = states[0] if isinstance(states, tuple) else states
 
         return keep
 
@@ -124,6 +125,8 @@ def _place(model: Module, tap: Tap) -> Module:
     layers = decoder_layers(model)
     if tap == "final_norm":
         return final_norm(model)
+    if tap == "embedding":
+        return layers[0]
     if not 0 <= tap < len(layers):
         raise UnsupportedError(
             f"the drafter reads layer {tap}, but this target has layers 0 to {len(layers) - 1}: "

@@ -76,3 +76,16 @@ def test_layers_without_plain_rows_are_refused_when_read():
         model(mx.array([[5, 6]]))
         with pytest.raises(UnsupportedError, match="4-dimensional"):
             taps.take()
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3", "gpt_oss"])
+def test_the_embedding_is_what_goes_into_the_first_layer(family):
+    """As a boundary: the same layer run over it gives the first layer's output."""
+    model, _ = zoo.build(family)
+    tokens = mx.array([[5, 6, 7, 8]])
+    with Taps(model, ("embedding", 0)) as taps:
+        model(tokens)
+        hidden = taps.take()
+    again = decoder_layers(model)[0](hidden["embedding"][None], mask="causal")
+    again = again[0] if isinstance(again, tuple) else again
+    assert mx.allclose(again[0], hidden[0], atol=1e-4)

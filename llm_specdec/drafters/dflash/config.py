@@ -8,10 +8,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from llm_specdec.checkpoint import CheckpointFiles, weights
 from llm_specdec.checkpoint.files import check_config
+from llm_specdec.drafters.common.fields import Fields
 from llm_specdec.errors import CheckpointError
 
 # Fields that say nothing about the computation, and others with the values that change nothing.
@@ -33,8 +34,6 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "lambda_base_start": (1,),
     "lambda_base_decay_ratio": (1,),
 }
-_MOST_LAYERS = 1000
-_ROPES = ("default", "linear", "dynamic", "llama3", "yarn", "longrope", "proportional")
 
 
 @dataclass(frozen=True)
@@ -150,24 +149,21 @@ def _flattened(raw: dict[str, Any]) -> dict[str, Any]:
     return {**flat, "dflash_config": {**moved, **(flat.get("dflash_config") or {})}}
 
 
-class _ConfigReader:
-    """Reads one config, naming the file and the field in every error."""
+class _ConfigReader(Fields):
+    harmless, neutral = _HARMLESS, _NEUTRAL
 
     def __init__(self, where: str, raw: dict[str, Any]) -> None:
-        self.where = where
         dflash = raw.get("dflash_config")
+        rest = {key: value for key, value in raw.items() if key != "dflash_config"}
+        inner = dflash if isinstance(dflash, dict) else {}
+        super().__init__(where, {**rest, **{k: v for k, v in inner.items() if v is not None}})
         if not isinstance(dflash, dict):
             self.fail("dflash_config is missing: this is no DFlash drafter")
-        rest = {key: value for key, value in raw.items() if key != "dflash_config"}
-        self.fields = {**rest, **{key: value for key, value in dflash.items() if value is not None}}
-        self.unread = set(self.fields)
 
     def config(self) -> DFlashConfig:
-        layers = self.whole("num_hidden_layers")
-        if layers > _MOST_LAYERS:
-            self.fail(f"num_hidden_layers is {layers}, more than {_MOST_LAYERS} cannot be meant")
+        layers = self.layers()
         hidden, heads = self.whole("hidden_size"), self.whole("num_attention_heads")
-        windows = self._windows(layers)
+        windows = self.windows(layers)
         is_causal = self.get("is_causal")
         found = DFlashConfig(
             hidden_size=hidden,
@@ -178,8 +174,8 @@ class _ConfigReader:
             intermediate_size=self.whole("intermediate_size"),
             vocab_size=self.whole("vocab_size"),
             eps=self.number("rms_norm_eps", 1e-6),
-            rope_theta=self.number("rope_theta", (self._rope() or {}).get("rope_theta", 10000.0)),
-            rope=self._rope(),
+            rope_theta=self.number("rope_theta", (self.rope() or {}).get("rope_theta", 10000.0)),
+            rope=self.rope(),
             max_positions=self.whole("max_position_embeddings"),
             windows=windows,
             causal=tuple(
@@ -191,7 +187,7 @@ class _ConfigReader:
             softcap=self.number("final_logit_softcapping", 0.0) or None,
             embedding_scale=self.number("input_embedding_scale", 1.0),
             output_multiplier=self.number("output_multiplier", 1.0),
-            quantisation=self._quantisation(),
+            quantisation=self.quantisation(),
             **self._second_version(),
         )
         if found.heads % found.kv_heads:
@@ -202,7 +198,7 @@ class _ConfigReader:
                 f"target_hidden_size {target_hidden} differs from hidden_size {found.hidden_size}, "
                 "which nothing here can run"
             )
-        self._refuse_unknown()
+        self.refuse_unread()
         return found
 
     def _second_version(self) -> dict[str, int]:
@@ -218,21 +214,6 @@ class _ConfigReader:
             self.fail(f"conv_group_size {found['conv_group']} does not divide hidden_size")
         return found
 
-    def _windows(self, layers: int) -> tuple[int | None, ...]:
-        types, _ = self.get("layer_types"), self.get("sliding_window")
-        if types is None and self.get("use_sliding_window"):
-            self.fail("use_sliding_window is set, but layer_types does not say for which layers")
-        types = types or ["full_attention"] * layers
-        if len(types) != layers:
-            self.fail(f"layer_types names {len(types)} layers, num_hidden_layers is {layers}")
-        unknown = sorted(set(types) - {"full_attention", "sliding_attention"})
-        if unknown:
-            self.fail(f"layer_types has {unknown[0]!r}, which nothing here can run")
-        if "sliding_attention" not in types:
-            return (None,) * layers
-        window = self.whole("sliding_window", minimum=2)
-        return tuple(window if kind == "sliding_attention" else None for kind in types)
-
     def _layer_ids(self) -> tuple[int, ...]:
         ids = self.get("target_layer_ids")
         if not isinstance(ids, list) or not ids or not all(isinstance(i, int) for i in ids):
@@ -240,59 +221,3 @@ class _ConfigReader:
         if min(ids) < 0:
             self.fail(f"target_layer_ids has {min(ids)}: the target has no such layer")
         return tuple(ids)
-
-    def _rope(self) -> dict[str, Any] | None:
-        newer, older = self.get("rope_parameters"), self.get("rope_scaling")
-        rope = newer or older
-        if rope is None:
-            return None
-        kind = rope.get("type") or rope.get("rope_type", "default")
-        if kind not in _ROPES:
-            self.fail(f"rope type {kind!r} is unknown")
-        if kind != "proportional" and rope.get("partial_rotary_factor", 1) != 1:
-            self.fail("partial_rotary_factor is not 1, which nothing here can run")
-        return dict(rope)
-
-    def _quantisation(self) -> tuple[int, int] | None:
-        stored = self.get("quantization")
-        if not stored:
-            if self.get("quantization_config"):
-                self.fail("quantised in a format other than MLX's: take the 16-bit checkpoint")
-            return None
-        if any(isinstance(value, dict) for value in stored.values()):
-            self.fail("its matrices have different precisions: take the 16-bit checkpoint")
-        if stored.get("mode", "affine") != "affine":
-            self.fail(
-                f"quantisation mode {stored['mode']!r} is unknown: take the 16-bit checkpoint"
-            )
-        return int(stored["bits"]), int(stored["group_size"])
-
-    def _refuse_unknown(self) -> None:
-        for key in sorted(self.unread):
-            value = self.fields[key]
-            if value and not _HARMLESS.fullmatch(key) and value not in _NEUTRAL.get(key, ()):
-                self.fail(f"{key} = {value!r} may change the computation, and is not known here")
-
-    def get(self, key: str) -> Any:
-        """A field, wherever it stands; None where it is missing."""
-        self.unread.discard(key)
-        return self.fields.get(key)
-
-    def whole(self, key: str, default: int | None = None, minimum: int = 1) -> int:
-        value = self.get(key)
-        value = default if value is None else value
-        if value is None:
-            self.fail(f"{key} is missing")
-        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
-            self.fail(f"{key} is {value!r}, a whole number of at least {minimum} is needed")
-        return value
-
-    def number(self, key: str, default: float) -> float:
-        value = self.get(key)
-        value = default if value is None else value
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            self.fail(f"{key} is {value!r}, a number is needed")
-        return float(value)
-
-    def fail(self, what: str) -> NoReturn:
-        raise CheckpointError(f"{self.where}: {what}")
