@@ -196,7 +196,7 @@ def idle(shell: Shell) -> Iterator[Row]:
     before, switches = process.cpu_times(), process.num_ctx_switches()
     time.sleep(20)
     after, switched = process.cpu_times(), process.num_ctx_switches()
-    used = round(after.user + after.system - before.user - before.system, 2)
+    used = round(abs(after.user + after.system - before.user - before.system), 2)
     woken = switched.voluntary - switches.voluntary
     yield Row("CPU of an idle worker in 20 s, s", f"{used:.2f}", "0", used == 0)
     yield Row("times that it woke up", f"{woken}", "0", woken == 0)

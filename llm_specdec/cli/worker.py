@@ -133,13 +133,13 @@ def stop_command(name: str | None, as_json: bool) -> None:
       llm specdec stop
       llm specdec stop qwen
     """
-    if name is not None:
-        registry.load().pairing(name)
     chosen = [
         held
         for held in control.workers()
         if name is None or name in held.status.get("pairings", ())
     ]
+    if name is not None and not chosen:
+        registry.load().pairing(name)  # it may be a slip
     ended = [held for held in chosen if control.stop(held)]
     for held in chosen:
         if held not in ended:

@@ -207,7 +207,10 @@ def test_doctor_knows_a_worker_that_answers_and_one_that_does_not(kept, monkeypa
 def test_doctor_knows_a_worker_of_an_older_version(kept, monkeypatch):
     run_process("-m", "chain", "hi")
     monkeypatch.setattr(identity, "versions", lambda: {"mlx": "99"})
-    assert "the resident worker of chain is of an older version" in specdec("doctor").stdout
+    only_worker().place.socket.chmod(0o666)
+    said = specdec("doctor").stdout
+    assert "the resident worker of chain is of an older version" in said
+    assert "has the permissions of a file for others" in said and "chmod 600" in said
 
 
 def test_a_stuck_worker_is_said_and_stop_ends_it(kept, monkeypatch):
