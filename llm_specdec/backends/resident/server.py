@@ -105,12 +105,13 @@ class Worker:
 
     def _answer(self, ask: Ask) -> None:
         with self._lock:
+            if ask not in self._queue:  # given up
+                return
             self._current = ask
             self._queue.remove(ask)
         queued = time.monotonic() - ask.since
         try:
-            if not ask.cancelled.is_set():
-                self._run(ask, queued)
+            self._run(ask, queued)
         except KeyboardInterrupt:
             pass  # cancelled before it began
         except Exception as error:
@@ -208,10 +209,20 @@ class Worker:
         writer.start()
         try:
             while channel.receive() is not None:  # whatever it says, it asks for the end
-                ask.cancelled.set()
+                self._give_up(ask)
         finally:
-            ask.cancelled.set()
+            self._give_up(ask)
             writer.join()
+
+    def _give_up(self, ask: Ask) -> None:
+        """End it within a round; one that waits is forgotten at once."""
+        ask.cancelled.set()
+        with self._lock:
+            waits = ask in self._queue
+            if waits:
+                self._queue.remove(ask)
+        if waits:
+            ask.outbox.put(_END)
 
     def _send(self, channel: Channel, ask: Ask) -> None:
         _write(channel, ask)

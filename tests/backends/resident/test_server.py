@@ -112,10 +112,14 @@ def test_what_is_done_after_an_answer_goes_on_without_its_reader(tmp_path):
 def test_a_prompt_that_was_given_up_in_the_queue_never_runs(tmp_path):
     log: list[str] = []
     worker = server.Worker(scripted(log))
-    ask = asked(planned(tmp_path, keeps_on_disk=True))
-    ask.cancelled.set()
-    answered(worker, ask)
-    assert log == [] and outbox(ask) == []
+    first, second = (asked(planned(tmp_path, keeps_on_disk=True)) for _ in range(2))
+    worker._queue = [first, second]
+    worker._give_up(second)
+    assert worker.status()["waiting"] == 1 and outbox(second) == []
+    for ask in (first, second):
+        worker._asks.put(ask)
+    worker.serve()
+    assert log == ["qwen"]
 
 
 def test_who_waits_is_told_how_many_are_before_it(tmp_path):
