@@ -20,6 +20,16 @@ LAYOUTS: dict[str, dict[str, Any]] = {
         "output_multiplier": 1.5,
         "input_embedding_scale": 2.0,
     },
+    "from-anchor": {"sample_from_anchor": True},
+    "neighbours-rope": {"rope_is_neox_style": False},
+    "rope-by-layer": {
+        **SLIDING,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+            "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 5000.0},
+        },
+    },
     "linear-rope": {"rope_scaling": {"type": "linear", "factor": 2.0}},
 }
 

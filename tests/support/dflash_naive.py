@@ -12,11 +12,12 @@ import numpy as np
 def propose(
     raw: dict[str, Any], tensors: dict[str, Any], lender, taps: np.ndarray, pending: int, k: int
 ):
-    """Logits (k, vocab) of a block of k + 1 rows at positions len(taps)…; taps
-    (positions, layers · hidden)."""
+    """Logits (k, vocab) of a block of k + 1 rows at positions len(taps)…, or of k rows where the
+    first row gives a draft token, too; taps (positions, layers · hidden)."""
     w = {name: np.asarray(value, np.float64) for name, value in tensors.items()}
     inner = raw["dflash_config"]
-    block = [pending] + [inner["mask_token_id"]] * k
+    first = 0 if raw.get("sample_from_anchor") else 1
+    block = [pending] + [inner["mask_token_id"]] * (k - 1 + first)
     x = lender.embedding.astype(np.float64)[block] * inner.get("input_embedding_scale", 1.0)
     context = norm(taps.astype(np.float64) @ w["fc.weight"].T, w["hidden_norm.weight"], raw)
     for i in range(raw["num_hidden_layers"]):
@@ -26,7 +27,7 @@ def propose(
             if name.startswith(f"layers.{i}.")
         }
         x = layer(raw, part, i, x, context)
-    hidden = norm(x[1:], w["norm.weight"], raw)
+    hidden = norm(x[first:], w["norm.weight"], raw)
     logits = hidden @ lender.matrix.astype(np.float64).T * inner.get("output_multiplier", 1.0)
     cap = raw.get("final_logit_softcapping")
     return hidden, np.tanh(logits / cap) * cap if cap else logits
@@ -77,10 +78,10 @@ def attention(raw, part, i, h, context):
         key = part["self_attn.k_proj.weight"][kv * dim : (kv + 1) * dim]
         value = part["self_attn.v_proj.weight"][kv * dim : (kv + 1) * dim]
         keys = norm(source @ key.T, part["self_attn.k_norm.weight"], raw)
-        keys = np.stack([rotated(raw, row, position) for position, row in enumerate(keys)])
+        keys = np.stack([rotated(raw, i, row, position) for position, row in enumerate(keys)])
         queries = norm(h @ q.T, part["self_attn.q_norm.weight"], raw)
         for row in range(rows):
-            scores = keys @ rotated(raw, queries[row], n + row) / np.sqrt(dim)
+            scores = keys @ rotated(raw, i, queries[row], n + row) / np.sqrt(dim)
             for position in range(n + rows):
                 in_block = position >= n
                 hidden = not in_block and sliding and n + row - position >= raw["sliding_window"]
@@ -91,15 +92,19 @@ def attention(raw, part, i, h, context):
     return found.reshape(rows, -1) @ part["self_attn.o_proj.weight"].T
 
 
-def rotated(raw, vector, position):
+def rotated(raw, i, vector, position):
+    kind = (raw.get("layer_types") or ["full_attention"] * 99)[i]
+    scaling = (raw.get("rope_parameters") or {}).get(kind) or raw.get("rope_scaling") or {}
     half = len(vector) // 2
-    angle = position * raw["rope_theta"] ** (-np.arange(half) / half)
-    if scaling := raw.get("rope_scaling"):
-        angle = angle / scaling["factor"]
-    one, two = vector[:half], vector[half:]
-    return np.concatenate(
-        [one * np.cos(angle) - two * np.sin(angle), one * np.sin(angle) + two * np.cos(angle)]
+    theta = scaling.get("rope_theta", raw["rope_theta"])
+    angle = position * theta ** (-np.arange(half) / half) / scaling.get("factor", 1)
+    neighbours = raw.get("rope_is_neox_style") is False
+    one, two = (vector[::2], vector[1::2]) if neighbours else (vector[:half], vector[half:])
+    turned = (
+        one * np.cos(angle) - two * np.sin(angle),
+        one * np.sin(angle) + two * np.cos(angle),
     )
+    return np.stack(turned, axis=-1).reshape(-1) if neighbours else np.concatenate(turned)
 
 
 def convolved(raw, part, name, x, sublayer):

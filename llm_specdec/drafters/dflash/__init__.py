@@ -72,7 +72,7 @@ class DFlash(Kind):
         """The target's output matrix is read, too."""
         if drafter is None:
             return None
-        return DraftPass(drafter.pass_bytes + target.output_bytes, _needs(drafter).block_size - 1)
+        return DraftPass(drafter.pass_bytes + target.output_bytes, _needs(drafter).longest)
 
     # Words
 

@@ -5,15 +5,17 @@ Plain Python: no tensor library is imported here.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from llm_specdec.checkpoint import CheckpointFiles, weights
 from llm_specdec.checkpoint.files import check_config
 from llm_specdec.drafters.common.fields import Fields
 from llm_specdec.errors import CheckpointError
+
+C = TypeVar("C")
 
 # Fields that say nothing about the computation, and others with the values that change nothing.
 # Whatever else is set and not read below may change it, and is refused rather than ignored.
@@ -21,7 +23,7 @@ _HARMLESS = re.compile(
     r"_.*|architectures|model_type|auto_map|(torch_)?dtype|transformers_version|use_cache"
     r"|tie_(word_embeddings|weights)|(bos|eos|pad)_token_id|initializer_range|attention_dropout"
     r"|max_window_layers|use_sliding_window|num_target_layers|quantization_config"
-    r"|speculators_(config|model_type|version)|draft_vocab_size"
+    r"|speculators_(config|model_type|version)|draft_vocab_size|has_(lm_head|own_embed)"
 )
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "hidden_act": ("silu",),
@@ -42,6 +44,7 @@ class TargetNeeds:
 
     version: int  # 1 or 2 (2 has a candidate selector)
     block_size: int
+    longest: int  # draft tokens that a block gives
     target_layer_ids: tuple[int, ...]
     mask_token_id: int
     num_target_layers: int | None
@@ -64,7 +67,8 @@ def needs(contents: CheckpointFiles) -> TargetNeeds:
     block = settings.get("block_size") or config.get("block_size") or 16
     version = 2 if any(name.startswith("candidate_selector.") for name in contents.tensors) else 1
     targets = config.get("num_target_layers")
-    return TargetNeeds(version, block, tuple(ids), mask, targets, _fused(contents))
+    longest = block - (not settings.get("sample_from_anchor", config.get("sample_from_anchor")))
+    return TargetNeeds(version, block, longest, tuple(ids), mask, targets, _fused(contents))
 
 
 def _fused(contents: CheckpointFiles) -> int | None:
@@ -74,6 +78,13 @@ def _fused(contents: CheckpointFiles) -> int | None:
     fc = {"fc.weight": weight, "fc.scales": scales}
     found = weights.quantisation(contents.config, fc)
     return scales.shape[-1] * found.group_size if found else None
+
+
+@dataclass(frozen=True)
+class Rope:
+    theta: float
+    scaling: Mapping[str, Any] | None
+    traditional: bool  # pairs of neighbours are turned, not the two halves
 
 
 @dataclass(frozen=True)
@@ -88,14 +99,14 @@ class DFlashConfig:
     intermediate_size: int
     vocab_size: int  # of the target it was trained for
     eps: float
-    rope_theta: float
-    rope: Mapping[str, Any] | None
+    ropes: tuple[Rope, ...]  # by layer
     max_positions: int
     windows: tuple[int | None, ...]  # by layer: sliding window in tokens, None for full attention
     causal: tuple[bool, ...]  # by layer: whether the block's rows see later rows
-    target_layer_ids: tuple[int, ...]
+    target_layer_ids: tuple[int, ...]  # -1: what goes into the first layer
     mask_token: int
     block_size: int
+    from_anchor: bool = False  # whether the pending token's own row gives a draft token
     softcap: float | None = None
     embedding_scale: float = 1.0
     output_multiplier: float = 1.0
@@ -110,6 +121,11 @@ class DFlashConfig:
         return 2 if self.conv_kernel else 1
 
     @property
+    def longest(self) -> int:
+        """Draft tokens that a block gives."""
+        return self.block_size - (not self.from_anchor)
+
+    @property
     def context_kept(self) -> int | None:
         """Committed positions the drafter can still see, None where a layer sees all."""
         if None in self.windows:
@@ -119,6 +135,11 @@ class DFlashConfig:
 
 def read(folder: Path) -> DFlashConfig:
     """Raises: CheckpointError."""
+    return reading(folder, lambda where, raw: ConfigReader(where, raw).config())
+
+
+def reading(folder: Path, read_it: Callable[[str, dict[str, Any]], C]) -> C:
+    """What `read_it` makes of config.json, flattened. Raises: CheckpointError."""
     path = folder / "config.json"
     try:
         raw = json.loads(path.read_text("utf-8"))
@@ -127,29 +148,30 @@ def read(folder: Path) -> DFlashConfig:
     if not isinstance(raw, dict):
         raise CheckpointError(f"{path} holds no JSON object")
     try:
-        return _ConfigReader(str(path), _flattened(raw)).config()
+        return read_it(str(path), _flattened(raw))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: a field has the wrong type ({error})") from error
 
 
 def _flattened(raw: dict[str, Any]) -> dict[str, Any]:
-    """`speculators` nests the layer's fields and counts layer ids from the embedding's output,
-    so its id i is the output of layer i - 1."""
+    """`speculators` nests the layer's fields and has defaults of its own. It counts layer ids
+    from the embedding's output, so its id i is the output of layer i - 1."""
     ids = raw.get("aux_hidden_state_layer_ids")
     if "transformer_layer_config" not in raw and ids is None:
         return raw
-    flat = {**(raw.get("transformer_layer_config") or {}), **raw}
+    flat = {"block_size": 8, **(raw.get("transformer_layer_config") or {}), **raw}
     for nested in ("transformer_layer_config", "aux_hidden_state_layer_ids"):
         flat.pop(nested, None)
     moved = {"mask_token_id": flat.pop("mask_token_id", None)}
     if isinstance(ids, list) and all(isinstance(i, int) for i in ids):
         moved["target_layer_ids"] = [i - 1 for i in ids]
-    if flat.pop("sliding_window_non_causal", False):
+    second = raw.get("speculators_model_type") == "dflash2"
+    if flat.pop("sliding_window_non_causal", second):
         flat["is_causal"] = False
     return {**flat, "dflash_config": {**moved, **(flat.get("dflash_config") or {})}}
 
 
-class _ConfigReader(Fields):
+class ConfigReader(Fields):
     harmless, neutral = _HARMLESS, _NEUTRAL
 
     def __init__(self, where: str, raw: dict[str, Any]) -> None:
@@ -174,8 +196,7 @@ class _ConfigReader(Fields):
             intermediate_size=self.whole("intermediate_size"),
             vocab_size=self.whole("vocab_size"),
             eps=self.number("rms_norm_eps", 1e-6),
-            rope_theta=self.number("rope_theta", (self.rope() or {}).get("rope_theta", 10000.0)),
-            rope=self.rope(),
+            ropes=self._ropes(windows),
             max_positions=self.whole("max_position_embeddings"),
             windows=windows,
             causal=tuple(
@@ -184,6 +205,7 @@ class _ConfigReader(Fields):
             target_layer_ids=self._layer_ids(),
             mask_token=self.whole("mask_token_id", minimum=0),
             block_size=self.whole("block_size", 16, minimum=2),
+            from_anchor=bool(self.get("sample_from_anchor")),
             softcap=self.number("final_logit_softcapping", 0.0) or None,
             embedding_scale=self.number("input_embedding_scale", 1.0),
             output_multiplier=self.number("output_multiplier", 1.0),
@@ -201,8 +223,37 @@ class _ConfigReader(Fields):
         self.refuse_unread()
         return found
 
+    def _ropes(self, windows: tuple[int | None, ...]) -> tuple[Rope, ...]:
+        """One for all layers, or one for each type of layer."""
+        theta = self.get("rope_theta")
+        traditional = self.get("rope_is_neox_style") is False
+        stored = self.get("rope_parameters")
+        types = ["full_attention" if window is None else "sliding_attention" for window in windows]
+        if not isinstance(stored, dict) or not any(isinstance(x, dict) for x in stored.values()):
+            one = self._rope(self.rope(), theta, traditional)
+            return (one,) * len(windows)
+        for kind in types:
+            if not isinstance(stored.get(kind), dict):
+                self.fail(f"rope_parameters has nothing for {kind}")
+        return tuple(
+            self._rope(
+                Fields(self.where, {"rope_parameters": stored[kind]}).rope(), theta, traditional
+            )
+            for kind in types
+        )
+
+    def _rope(self, scaling: dict[str, Any] | None, theta: Any, traditional: bool) -> Rope:
+        own = (scaling or {}).get("rope_theta")
+        found = theta if own is None else own
+        if found is None:
+            found = 10000.0
+        if not isinstance(found, int | float) or isinstance(found, bool):
+            self.fail(f"rope_theta is {found!r}, a number is needed")
+        return Rope(float(found), scaling, traditional)
+
     def _second_version(self) -> dict[str, int]:
-        if "DFlash2DraftModel" not in (self.get("architectures") or []):
+        named = "DFlash2DraftModel" in (self.get("architectures") or [])
+        if not named and self.get("speculators_model_type") != "dflash2":
             return {}
         found = {
             "conv_kernel": self.whole("conv_kernel_size"),
@@ -218,6 +269,6 @@ class _ConfigReader(Fields):
         ids = self.get("target_layer_ids")
         if not isinstance(ids, list) or not ids or not all(isinstance(i, int) for i in ids):
             self.fail("target_layer_ids must list the target's layers")
-        if min(ids) < 0:
+        if min(ids) < -1:
             self.fail(f"target_layer_ids has {min(ids)}: the target has no such layer")
         return tuple(ids)

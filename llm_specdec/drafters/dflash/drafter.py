@@ -56,8 +56,10 @@ class DFlashDrafter:
         shortlist: bool = False,
     ) -> None:
         self.config = config
-        self.taps: tuple[Tap, ...] = config.target_layer_ids
-        self.max_draft: int | None = config.block_size - 1
+        self.taps: tuple[Tap, ...] = tuple(
+            "embedding" if i < 0 else i for i in config.target_layer_ids
+        )
+        self.max_draft: int | None = config.longest
         self.model = checkpoint.model
         embedding, head = checkpoint.embedding, checkpoint.head
         self._embed = target.embed if embedding is None else embedding
@@ -122,8 +124,9 @@ class DFlashDrafter:
         return True
 
     def propose(self, k: int, draw: Draw) -> Proposal:
-        k = min(k, self.config.block_size - 1)
-        block = mx.array([self._pending] + [self.config.mask_token] * k)
+        k = min(k, self.config.longest)
+        masks = k - 1 if self.config.from_anchor else k
+        block = mx.array([self._pending] + [self.config.mask_token] * masks)
         embedded = self._embed(block)
         if self.config.embedding_scale != 1:
             embedded = embedded * self.config.embedding_scale

@@ -18,7 +18,7 @@ from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.normalization import RMSNorm
 from mlx_lm.models.rope_utils import initialize_rope
 
-from llm_specdec.drafters.dflash.config import DFlashConfig
+from llm_specdec.drafters.dflash.config import DFlashConfig, Rope
 
 Sublayer = Callable[[mx.array], mx.array]
 
@@ -249,6 +249,16 @@ def best(logits: mx.array, c: int) -> mx.array:
     return mx.take_along_axis(columns, at, axis=1)
 
 
+def _rope(rope: Rope, config: DFlashConfig) -> Any:
+    return initialize_rope(
+        config.head_dim,
+        base=rope.theta,
+        traditional=rope.traditional,
+        scaling_config=dict(rope.scaling) if rope.scaling else None,
+        max_position_embeddings=config.max_positions,
+    )
+
+
 class BlockModel(Module):
     """fc and hidden_norm turn the target's hidden states into context rows; the layers run."""
 
@@ -261,13 +271,8 @@ class BlockModel(Module):
         self.norm = RMSNorm(hidden, eps=config.eps)
         if config.version == 2:
             self.candidate_selector = Selector(config)
-        self._rope: Any = initialize_rope(
-            config.head_dim,
-            base=config.rope_theta,
-            traditional=False,
-            scaling_config=dict(config.rope) if config.rope else None,
-            max_position_embeddings=config.max_positions,
-        )
+        self._first = 0 if config.from_anchor else 1
+        self._ropes = [_rope(rope, config) for rope in config.ropes]
 
     def context(self, taps: mx.array) -> mx.array:
         """Hidden states of the target side by side (n, taps · hidden) → context (n, hidden)."""
@@ -277,17 +282,17 @@ class BlockModel(Module):
     def absorb(self, context: mx.array, cache: ContextCache) -> None:
         """Take in context rows without running a block."""
         cache.reserve(context.shape[0])
-        for layer in self.layers:
-            layer.self_attn.store(context, cache, self._rope)
+        for layer, rope in zip(self.layers, self._ropes, strict=True):
+            layer.self_attn.store(context, cache, rope)
         cache.rows += context.shape[0]
 
     def __call__(self, x: mx.array, context: mx.array | None, cache: ContextCache) -> mx.array:
         """Run the embedded block (b, hidden), taking in new context rows (n, hidden) first;
-        returns hidden states of all slots but the first, (b - 1, hidden), after the norm."""
+        returns hidden states of the rows that give draft tokens, after the norm."""
         new = 0 if context is None else context.shape[0]
         cache.reserve(new + x.shape[0])
-        for layer in self.layers:
-            x = layer(x, partial(layer.self_attn, context=context, cache=cache, rope=self._rope))
+        for layer, rope in zip(self.layers, self._ropes, strict=True):
+            x = layer(x, partial(layer.self_attn, context=context, cache=cache, rope=rope))
         cache.rows += new
-        found: mx.array = self.norm(x[1:])
+        found: mx.array = self.norm(x[self._first :])
         return found

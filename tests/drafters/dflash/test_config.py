@@ -39,7 +39,7 @@ def test_softcap_is_read_from_either_place(reading):
 def test_rope_theta_is_read_from_rope_parameters(reading):
     raw = config(rope_parameters={"rope_type": "default", "rope_theta": 5e6})
     del raw["rope_theta"]
-    assert reading(raw).rope_theta == 5e6
+    assert {rope.theta for rope in reading(raw).ropes} == {5e6}
 
 
 def test_a_block_is_causal_where_the_layer_slides_unless_the_config_says(reading):
@@ -75,9 +75,10 @@ def test_context_is_bounded_only_where_every_layer_slides(reading):
         ({"hidden_size": "many"}, "hidden_size"),
         ({"target_hidden_size": 64}, "64"),
         ({"target_layer_ids": []}, "target_layer_ids"),
-        ({"target_layer_ids": [-1]}, "-1"),
+        ({"target_layer_ids": [-2]}, "-2"),
         ({"mask_token_id": None}, "mask_token_id"),
-        ({"sample_from_anchor": True}, "sample_from_anchor"),
+        ({"dflash_query_causal": True}, "dflash_query_causal"),
+        ({"attention_sink_bias": True}, "attention_sink_bias"),
         ({"projector_type": "domino"}, "projector_type"),
         ({"quantization_config": {"quant_method": "awq"}}, "16-bit"),
         ({"conv_kernel_size": 3}, "conv_kernel_size"),
@@ -129,6 +130,64 @@ def test_the_speculators_packaging_reads_as_the_same_drafter(reading):
         "emb_dim": 256,
     }
     assert reading(packed) == reading(config())
+
+
+SLIDING: dict[str, Any] = {
+    "layer_types": ["sliding_attention", "full_attention"],
+    "sliding_window": 64,
+}
+SPECULATORS: dict[str, Any] = {
+    "speculators_model_type": "dflash",
+    "transformer_layer_config": {k: v for k, v in CONFIG.items() if k != "dflash_config"},
+    "mask_token_id": 5,
+    "aux_hidden_state_layer_ids": [0, 3],
+}
+
+
+def test_speculators_defaults_are_not_those_of_the_other_packaging(reading):
+    found = reading(SPECULATORS)
+    assert (found.block_size, found.longest, found.target_layer_ids) == (8, 7, (-1, 2))
+    assert reading({**SPECULATORS, "sample_from_anchor": True}).longest == 8
+
+
+@pytest.mark.parametrize(
+    ("changes", "causal"),
+    [
+        ({}, True),
+        ({"sliding_window_non_causal": True}, False),
+        ({"speculators_model_type": "dflash2"}, False),
+        ({"speculators_model_type": "dflash2", "sliding_window_non_causal": False}, True),
+    ],
+)
+def test_a_sliding_block_of_speculators_is_causal_as_its_own_key_says(reading, changes, causal):
+    layers = {**SPECULATORS["transformer_layer_config"], **SLIDING}
+    second = {
+        "conv_kernel_size": 3,
+        "conv_group_size": 8,
+        "selector_rank": 8,
+        "selector_top_k": 4,
+    }
+    more = second if "speculators_model_type" in changes else {}
+    found = reading({**SPECULATORS, "transformer_layer_config": layers, **more, **changes})
+    assert found.causal == (causal, False)
+
+
+def test_each_type_of_layer_may_have_a_rope_of_its_own(reading):
+    ropes = {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e6},
+    }
+    raw = config(**SLIDING, rope_parameters=ropes)
+    sliding, full = reading(raw).ropes
+    assert (sliding.theta, full.theta, full.scaling["factor"]) == (1e4, 1e6, 2.0)
+    del ropes["full_attention"]
+    with pytest.raises(CheckpointError, match="full_attention"):
+        reading(config(**SLIDING, rope_parameters=ropes))
+
+
+def test_interleaved_rope_is_read_and_not_taken_for_an_unset_key(reading):
+    assert {rope.traditional for rope in reading(config(rope_is_neox_style=False)).ropes} == {True}
+    assert {rope.traditional for rope in reading(config()).ropes} == {False}
 
 
 @example(key="num_hidden_layers", value=2**40)
