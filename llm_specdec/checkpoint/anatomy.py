@@ -132,7 +132,7 @@ def anatomy_of(
     trunk = _trunk(everything, apart, tied)
     dtype = weights.dtype(trunk or everything, text)
     model_type = str(config.get("model_type") or "")
-    runnable = _runnable(model_type)
+    runnable = has_model(model_type)
     if kind == TARGET and runnable:
         if model_type not in caches.OTHERWISE:
             _agree(contents.folder, agreement.problem(config, text, trunk))
@@ -179,7 +179,7 @@ def _trunk(tensors: dict[str, Tensor], apart: frozenset[str], tied: bool) -> dic
     }
 
 
-def _runnable(model_type: str) -> bool:
+def has_model(model_type: str) -> bool:
     """Does mlx-lm have a model file for the type? Looked up on disk, nothing is imported."""
     name = _SAME_AS.get(model_type, model_type)
     spec = importlib.util.find_spec("mlx_lm")
@@ -194,7 +194,7 @@ def _own_code(config: dict[str, Any], folder: Path) -> str | None:
     if isinstance(config.get("model_file"), str):
         return str(config["model_file"])
     mapped = config.get("auto_map")
-    if isinstance(mapped, dict) and not _runnable(str(config.get("model_type") or "")):
+    if isinstance(mapped, dict) and not has_model(str(config.get("model_type") or "")):
         return str(mapped.get("AutoModelForCausalLM") or next(iter(mapped.values()), "auto_map"))
     mapped = read_json(folder / "tokenizer_config.json").get("auto_map")
     if isinstance(mapped, dict) and not (folder / "tokenizer.json").exists():

@@ -79,8 +79,7 @@ class PredictionHeadKind(Kind):
         if head is None:
             promise = ", though the config promises one" if _promised(target) else ""
             return f"no prediction head in the files{promise}"
-        lacks = ", ".join(head.missing) or "a known layout"
-        return "" if head.usable else f"the head in the files cannot be used (lacks {lacks})"
+        return f"the head in the files cannot be used ({head.fault})" if head.fault else ""
 
     def lost(self, target: "Anatomy") -> str:
         if _head(target) or not _promised(target):
@@ -150,6 +149,7 @@ class PredictionHeadKind(Kind):
                 "bytes": head.nbytes,
                 "files": list(head.where),
                 "missing": list(head.missing),
+                "fault": head.fault,
             },
             "head_promised": _promised(found),
         }
@@ -167,8 +167,8 @@ class PredictionHeadKind(Kind):
             f"{head['tensors']} tensors",
             f"{gigabytes(head['bytes'])} in {', '.join(head['files'])}",
         ]
-        lacks = f"; lacks {', '.join(head['missing'])}" if head["missing"] else ""
-        return {"head": ", ".join(parts) + lacks}
+        fault = f"; cannot be used: {head['fault']}" if head["fault"] else ""
+        return {"head": ", ".join(parts) + fault}
 
     # Running
 

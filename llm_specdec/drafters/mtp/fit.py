@@ -3,6 +3,7 @@
 import re
 
 from llm_specdec.checkpoint import Anatomy, weights
+from llm_specdec.checkpoint.anatomy import has_model
 from llm_specdec.drafters.kind import tokenizer_mismatches
 from llm_specdec.drafters.mtp.layouts import LAYOUTS, StoredHead, asked, find, rename
 
@@ -17,9 +18,11 @@ def mismatches(target: Anatomy, drafter: Anatomy, head: StoredHead | None) -> li
         return [f"{name} holds no prediction head"]
     if why := asked(drafter.contents.config, drafter.contents.text):
         return [f"{name}: {why}, which no prediction head here has"]
-    if not head.usable:
-        lacks = ", ".join(head.missing) or "a known layout"
-        return [f"{name} holds a prediction head that lacks {lacks}"]
+    family = drafter.model_type.removesuffix("_mtp")
+    if family != drafter.model_type and not has_model(family):
+        return [f"{name} is a prediction head for {family}, and mlx-lm has no {family} yet"]
+    if head.fault:
+        return [f"{name} holds a prediction head that cannot be used: {head.fault}"]
     if head.hidden_size not in (None, target.hidden_size):
         return [
             f"hidden size: the head is made for {head.hidden_size}, "

@@ -4,8 +4,8 @@ A head is told by tensor names alone: a config that promises one proves nothing,
 does one that is silent. Sources: the tensor names of the published checkpoints (`qwen`:
 Qwen3-Next, 3.5 and later; `deepseek`, layers appended after the last: DeepSeek-V3, GLM-4.x;
 `mimo`); the order of the two halves and the norms as vLLM's model files for qwen3_next,
-deepseek, glm4_moe and mimo have them. A repository of a head alone may leave out the prefix
-(mlx_vlm's splitter does).
+deepseek, glm4_moe, mimo and ernie4_5 and mlx_vlm's for nemotron_h have them. A repository of a
+head alone may name its tensors otherwise (mlx_vlm's splitter does).
 """
 
 import re
@@ -27,11 +27,38 @@ _APPENDED = {
     "shared_head.norm": "norm",
 }
 
-# The norm whose length is the target's hidden size.
-_HIDDEN_NORM = ("pre_fc_norm_hidden.weight", ".hnorm.weight", ".hidden_layernorm.weight")
+_DERIVED = (".k_scale", ".v_scale")  # of a cache in 8 bits, which there is none of here
 
-# A tensor that only a head whose names lack their prefix has → that prefix.
-_BARE = {"pre_fc_norm_hidden.weight": "mtp."}
+# The norm whose length is the target's hidden size.
+_HIDDEN_NORM = (
+    "pre_fc_norm_hidden.weight", ".hnorm.weight", ".hidden_layernorm.weight",
+    "mtp_hidden_norm.0.weight",
+)  # fmt: skip
+
+# A tensor that only a head alone has → how its names become those it has in a target.
+_ALONE: dict[str, tuple[tuple[str, str], ...]] = {
+    "pre_fc_norm_hidden.weight": ((r"^", "mtp."),),
+    "layers.0.eh_proj.weight": ((r"^", "mtp."),),
+    "model.eh_proj.weight": (
+        (r"^model\.mtp_block\.", "model.layers.0."),
+        (r"^model\.shared_head_norm\.", "model.layers.0.shared_head.norm."),
+        (r"^model\.(?=(enorm|hnorm|eh_proj|embed_tokens)\.)", "model.layers.0."),
+        (r"^lm_head\.", "model.layers.0.shared_head.head."),
+    ),
+}
+
+# Model types whose heads are known and not run → why.
+_NOT_RUN = {
+    **dict.fromkeys(
+        ("glm_moe_dsa", "deepseek_v32"),
+        "its layer keeps an index of its own beside keys and values, which is not done here",
+    ),
+    "step3p5": "each draft token has a layer and an output matrix of its own, "
+    "which is not done here",
+    "mimo_v2_flash": "each draft token has a layer of its own with a sliding window, "
+    "which is not done here",
+    "longcat_flash": "its layer is of another kind than the target's, which is not done here",
+}
 
 # Keys that ask for what is not done here → what they ask for.
 _ASKED = {
@@ -54,6 +81,8 @@ class Layout:
     unused: tuple[str, ...] = ()  # copies of the target's own tensors
     hidden_first: bool = False  # order of the halves that go into the projection
     may_store_gain_minus_one: bool = False
+    becomes: str = "layer."  # what that beginning is in `PredictionHead`
+    normed: bool = True  # whether it has a norm of its own before the output matrix
     reads: str = "final_norm"  # hidden states it takes, unless calibration says otherwise
 
 
@@ -95,6 +124,38 @@ LAYOUTS = {
         parts=_APPENDED,
         unused=("embed_tokens", "shared_head.head"),
     ),
+    "ernie": Layout(
+        place=re.compile(
+            rf"^{_WRAP}(?P<layer>)"
+            r"(?P<rest>mtp_(?:block|emb_norm|hidden_norm|linear_proj)\.\d+\..+)$"
+        ),
+        needed=(
+            "mtp_emb_norm.0.weight",
+            "mtp_hidden_norm.0.weight",
+            "mtp_linear_proj.0.weight",
+            "mtp_block.0.input_layernorm.weight",
+        ),
+        parts={
+            "mtp_emb_norm.0": "embedding_norm",
+            "mtp_hidden_norm.0": "hidden_norm",
+            "mtp_linear_proj.0": "projection",
+        },
+        layer="mtp_block.0.",
+        unused=("mtp_block", "mtp_emb_norm", "mtp_hidden_norm", "mtp_linear_proj"),
+        normed=False,
+    ),
+    "nemotron": Layout(
+        place=re.compile(rf"^{_WRAP}mtp\.(?P<layer>)(?P<rest>.+)$"),
+        needed=("layers.0.enorm.weight", "layers.0.hnorm.weight", "layers.0.eh_proj.weight"),
+        parts={
+            "layers.0.enorm": "embedding_norm",
+            "layers.0.hnorm": "hidden_norm",
+            "layers.0.eh_proj": "projection",
+            **{f"layers.{last}.final_layernorm": "norm" for last in range(8)},
+        },
+        layer="layers.",
+        becomes="layer.blocks.",
+    ),
 }
 
 
@@ -109,10 +170,20 @@ class StoredHead:
     where: tuple[str, ...]  # file names, relative to the folder
     missing: tuple[str, ...] = ()
     hidden_size: int | None = None  # of the target it was made for
+    not_run: str = ""  # why it cannot be used, though its layout is known
 
     @property
     def usable(self) -> bool:
-        return self.layout in LAYOUTS and not self.missing
+        return not self.fault
+
+    @property
+    def fault(self) -> str:
+        """Why it cannot be used; "" where it can."""
+        if self.not_run:
+            return self.not_run
+        if self.layout not in LAYOUTS:
+            return "its layout is unknown"
+        return f"it lacks {', '.join(self.missing)}" if self.missing else ""
 
 
 def asked(*configs: Mapping[str, Any]) -> str:
@@ -128,32 +199,46 @@ def promised(config: Mapping[str, Any]) -> int:
 
 def find(contents: "CheckpointFiles") -> StoredHead | None:
     """The prediction head among a folder's tensors, or None."""
-    prefixed = _prefixed(contents)
-    found = _find({prefixed.get(name, name): t for name, t in contents.tensors.items()})
+    named = _in_a_target(contents.beside) or _in_a_target(contents.tensors)
+    found = _find({named.get(name, name): t for name, t in contents.tensors.items()})
+    model_type = str(contents.text.get("model_type"))
+    if found is None and str(contents.config.get("model_type")).endswith("_mtp"):
+        every = contents.tensors
+        found = _stored(every, UNKNOWN, 0, every, ())
     if found is None:
         return None
-    bare = {name: stored for stored, name in prefixed.items()}
-    held = sorted(bare.get(name, name) for name in found.tensors)
+    stored = {name: stored for stored, name in named.items()}
+    held = sorted(stored.get(name, name) for name in found.tensors)
     files = {contents.tensors[name].file for name in held}
     where = sorted(str(file.relative_to(contents.folder)) for file in files)
-    return replace(found, tensors=tuple(held), where=tuple(where))
+    not_run = _NOT_RUN.get(model_type, "")
+    return replace(found, tensors=tuple(held), where=tuple(where), not_run=not_run)
 
 
-def _prefixed(contents: "CheckpointFiles") -> dict[str, str]:
-    """Stored name → the same with its prefix, where a head's names lack it."""
-    for names in (contents.beside, contents.tensors.keys()):
-        for mark, prefix in _BARE.items():
-            if mark in names:
-                return {name: f"{prefix}{name}" for name in names}
-    return {}
+def _in_a_target(names: Iterable[str]) -> dict[str, str]:
+    """Stored name → the name in a target, where these are the names of a head alone."""
+    names = set(names)
+    rules = next((rules for mark, rules in _ALONE.items() if mark in names), ())
+    return {name: _rewritten(name, rules) for name in names} if rules else {}
+
+
+def _rewritten(name: str, rules: Iterable[tuple[str, str]]) -> str:
+    changed = (re.sub(pattern, other, name) for pattern, other in rules)
+    return next((new for new in changed if new != name), name)
 
 
 def _find(tensors: Mapping[str, "Tensor"]) -> StoredHead | None:
     if qwen := _placed("qwen", tensors):
         rests = {match["rest"] for match in qwen.values()}
         depth = len({rest.split(".")[1] for rest in rests if rest.startswith("layers.")})
+        if "layers.0.eh_proj.weight" in rests and any(".mixer." in rest for rest in rests):
+            return _stored(tensors, "nemotron", 1, qwen, rests)
         known = not rests.isdisjoint(("fc.weight", "pre_fc_norm_hidden.weight"))
         return _stored(tensors, "qwen" if known else UNKNOWN, depth, qwen, rests)
+    if ernie := _placed("ernie", tensors):
+        rests = {match["rest"] for match in ernie.values()}
+        depth = sum(rest.startswith("mtp_linear_proj.") for rest in rests)
+        return _stored(tensors, "ernie", depth, ernie, rests)
     if mimo := _placed("mimo", tensors):
         return _stored(tensors, "mimo", _depth(mimo), mimo, _first_layer(mimo))
     layers = _placed("deepseek", tensors)
@@ -171,8 +256,8 @@ def rename(layout: Layout, names: Iterable[str]) -> dict[str, str]:
     The decoder layer's tensors come out as `layer.…`, copies of the target's own not at all.
     """
     names = list(names)
-    prefix = next((prefix for mark, prefix in _BARE.items() if mark in names), "")
-    placed = {name: match for name in names if (match := layout.place.match(prefix + name))}
+    named = _in_a_target(names)
+    placed = {n: match for n in names if (match := layout.place.match(named.get(n, n)))}
     first = min((match["layer"] for match in placed.values()), key=lambda i: int(i or 0))
     found = {}
     for name, match in placed.items():
@@ -185,9 +270,11 @@ def _inside(layout: Layout, rest: str) -> str | None:
     module, _, leaf = rest.rpartition(".")
     if module in layout.parts:
         return f"{layout.parts[module]}.{leaf}"
+    if rest.endswith(_DERIVED) or "rotary_emb." in rest:
+        return None
     if layout.layer and rest.startswith(layout.layer):
-        return "layer." + rest.removeprefix(layout.layer)
-    if rest.startswith(tuple(f"{name}." for name in layout.unused)) or "rotary_emb." in rest:
+        return layout.becomes + rest.removeprefix(layout.layer)
+    if rest.startswith(tuple(f"{name}." for name in layout.unused)):
         return None
     return "layer." + rest
 

@@ -17,7 +17,7 @@ from llm_specdec.drafters.mtp.layouts import LAYOUTS, StoredHead, asked, find, p
 from llm_specdec.engine.drafter import Tap
 from llm_specdec.engine.hardware import skinny_matmul
 from llm_specdec.engine.mlx_lm_parts import utils
-from llm_specdec.engine.taps import decoder_layers, evaluate
+from llm_specdec.engine.taps import decoder_layers, evaluate, final_norm
 from llm_specdec.engine.target import Target
 from llm_specdec.errors import CheckpointError, UnsupportedError
 
@@ -50,8 +50,8 @@ def load_head(
         tensors = mx.load(str(folder / where))
         assert isinstance(tensors, dict)
         stored.update((names[name], tensors[name]) for name in names if name in tensors)
-    head = build(model, layout.hidden_first)
     weights = _as_the_target_wants(model, stored)
+    head = build(model, layout.hidden_first, layout.normed, weights)
     if layout.may_store_gain_minus_one and _is_gain_minus_one(weights, model):
         weights = {
             name: value + 1.0 if _is_norm(name, value) else value for name, value in weights.items()
@@ -83,6 +83,10 @@ def _find(folder: Path) -> StoredHead:
             f"{folder.name}: no prediction head: {why}; "
             "use --drafter lookup, or a checkpoint converted with its head"
         )
+    if found.not_run:
+        raise UnsupportedError(
+            f"{folder.name}: its prediction head is not run: {found.not_run}; use --drafter lookup"
+        )
     if found.missing:
         raise CheckpointError(
             f"{folder.name}: the prediction head is not whole, {found.missing[0]} is missing; "
@@ -101,6 +105,8 @@ def _as_the_target_wants(model: Module, stored: Weights) -> Weights:
     family stores (float8 blocks, joined latent projections), lent one layer of the trunk.
     Norms stay out of it: whether they need a shift is decided for the head as a whole.
     """
+    if any(name.startswith("layer.blocks.") for name in stored):
+        return _nemotron_experts(stack_experts(stored))
     place = f"layers.{template_index(model)}."
     norms = {name: value for name, value in stored.items() if _is_norm(name, value)}
     lent = {f"model.{place}{name}": v for name, v in stored.items() if name not in norms}
@@ -109,6 +115,17 @@ def _as_the_target_wants(model: Module, stored: Weights) -> Weights:
     returned = model.sanitize(lent) if hasattr(model, "sanitize") else lent
     weights = {_back(name.split(place, 1)[1]): value for name, value in returned.items()}
     return stack_experts({**weights, **norms})
+
+
+def _nemotron_experts(weights: Weights) -> Weights:
+    """Experts without a gate go by other names in mlx-lm."""
+
+    def named(name: str) -> str:
+        for old, new in (("up_proj", "fc1"), ("down_proj", "fc2")):
+            name = name.replace(f".mixer.switch_mlp.{old}.", f".mixer.switch_mlp.{new}.")
+        return name
+
+    return {named(name): value for name, value in weights.items()}
 
 
 def _back(name: str) -> str:
@@ -203,4 +220,4 @@ def _cast(name: str, value: mx.array, model: Module) -> mx.array:
     keeps = getattr(model, "cast_predicate", None)
     if not mx.issubdtype(value.dtype, mx.floating) or (keeps and not keeps(name)):
         return value
-    return value.astype(model.layers[template_index(model)].input_layernorm.weight.dtype)
+    return value.astype(final_norm(model).weight.dtype)

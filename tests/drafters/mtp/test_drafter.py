@@ -24,7 +24,10 @@ from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling import logits_processors
 from llm_specdec.engine.sampling.logits_processors import Sampling
 
-PUBLISHED = ["llama", "qwen3_5", "qwen3_next", "deepseek_v3", "glm4_moe", "mimo"]
+PUBLISHED = [
+    "llama", "qwen3_5", "qwen3_next", "deepseek_v3", "glm4_moe", "mimo", "glm4_moe_lite",
+    "ernie4_5_moe", "nemotron_h",
+]  # fmt: skip
 WIDTH = 64
 PENALTIES = Sampling(repetition_penalty=1.15, presence_penalty=0.5)
 

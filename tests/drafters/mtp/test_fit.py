@@ -60,12 +60,46 @@ def differences(tmp_path, head, lent=False):
         (
             {n: t for n, t in qwen_head("").items() if n != "norm.weight"},
             {},
-            "head holds a prediction head that lacks norm.weight",
+            "head holds a prediction head that cannot be used: it lacks norm.weight",
         ),
     ],
 )
 def test_what_does_not_suit_is_said_with_both_figures(tmp_path, shapes, config, said):
     assert differences(tmp_path, alone(tmp_path / "head", shapes, **config)) == [said]
+
+
+def test_a_head_for_a_model_that_mlx_lm_lacks_is_named(tmp_path):
+    shapes = {"mtp.e_proj.weight": ("F16", (64, 64)), "mtp.attn.wq.weight": ("F16", (64, 64))}
+    head = alone(tmp_path / "head", shapes, model_type="glm5_next_mtp")
+    assert read(head).kind == "mtp-sidecar"
+    assert differences(tmp_path, head) == [
+        "head is a prediction head for glm5_next, and mlx-lm has no glm5_next yet"
+    ]
+
+
+APPENDED = {
+    f"model.layers.2.{name}.weight": ("F16", (64,) if "norm" in name else (64, 128))
+    for name in ("enorm", "hnorm", "eh_proj", "shared_head.norm", "input_layernorm")
+}
+MANY = {f"model.mtp.layers.{i}.eh_proj.weight": ("F16", (64, 128)) for i in range(3)}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "shapes", "said"),
+    [
+        ("glm_moe_dsa", APPENDED, "an index of its own"),
+        ("step3p5", APPENDED, "a layer and an output matrix of its own"),
+        ("mimo_v2_flash", MANY, "a layer of its own with a sliding window"),
+        ("longcat_flash", MANY, "of another kind than the target's"),
+    ],
+)
+def test_a_head_that_is_known_and_not_run_says_why(tmp_path, model_type, shapes, said):
+    config = {"model_type": model_type, "first_k_dense_replace": 0}
+    found = read(write_model(tmp_path / "target", config, trunk() | shapes))
+    head = found.parts["mtp"]
+    assert not head.usable and said in head.fault
+    lane = fit.recommend(found)
+    assert lane.kind == "lookup" and said in lane.reason
 
 
 @pytest.mark.parametrize("dress", [dict, quantise])
