@@ -132,12 +132,17 @@ _worker: Worker | None = None
 _starting = threading.Lock()
 
 
-def submit(work: Work, put: Callable[[Any], None]) -> Job:
-    """Queue a job on the process's worker, which is started on first use.
+def submit(work: Work, put: Callable[[Any], None], alone: bool = True) -> Job:
+    """Queue a job on the process's worker, which is started on first use. alone: only one such
+    job may run at a time; others, which wait for a server, have a thread each.
 
     Raises ResourceError in a fork of a process that has run a model.
     """
     global _worker
+    if not alone:
+        job = Job(work, put)
+        threading.Thread(target=job.run, name="specdec-served", daemon=True).start()
+        return job
     with _starting:
         if _worker is None:
             _worker = Worker()
@@ -154,10 +159,10 @@ def submit(work: Work, put: Callable[[Any], None]) -> Job:
 class Reading:
     """The items of a job, for a thread; closing it cancels the job."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, alone: bool = True) -> None:
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._patience: float | None = None
-        self.job = submit(work, self._inbox.put)
+        self.job = submit(work, self._inbox.put, alone)
 
     def end_soon(self, patience: float) -> None:
         """Cancel the job, and wait no longer than `patience` seconds for what it still gives.

@@ -67,11 +67,13 @@ class SpecdecModel(_Specdec, llm.Model):
         conversation: llm.Conversation | None,
     ) -> Iterator[str | StreamEvent]:
         with _in_llms_terms():
-            yield from interruptible(Reading(self._answer(prompt, response).stream))
+            answer = self._answer(prompt, response)
+            yield from interruptible(Reading(answer.stream, alone=not self.pairing.served))
 
 
 class AsyncSpecdecModel(_Specdec, llm.AsyncModel):
-    """Answers wait for each other, in the order asked; a cancelled one ends within a round."""
+    """Answers wait for each other, in the order asked, but those of servers; a cancelled one
+    ends within a round."""
 
     async def execute(
         self,
@@ -83,7 +85,8 @@ class AsyncSpecdecModel(_Specdec, llm.AsyncModel):
         loop, inbox = asyncio.get_running_loop(), asyncio.Queue[Any]()
         with _in_llms_terms():
             answer = self._answer(prompt, response)
-            job = submit(answer.stream, functools.partial(_hand_over, loop, inbox))
+            put = functools.partial(_hand_over, loop, inbox)
+            job = submit(answer.stream, put, alone=not self.pairing.served)
             try:
                 while not isinstance(item := await inbox.get(), Done):
                     yield item

@@ -5,10 +5,11 @@ import json
 
 import pytest
 
+from fixtures.loopback import Answer, chunk, serving, stream
 from llm_specdec.backends.served import counters
 from llm_specdec.bench import machine
 from tests.support.command_line import specdec, write_registry
-from tests.support.served import Answer, chunk, recorded, serving, stream
+from tests.support.served import recorded
 
 QUICK = ("--class", "prose", "--context", "60", "--runs", "2", "--max-tokens", "8")
 USAGE = {"prompt_tokens": 44, "completion_tokens": 6, "total_tokens": 50}

@@ -1,17 +1,20 @@
 """A served pairing on the command line."""
 
+import asyncio
 import json
 import re
 import signal
 import subprocess
+import threading
 
 import llm
 import pytest
 
+from fixtures.loopback import Answer, chunk, serving, stream
 from llm_specdec.pairings import registry
 from tests.support.command_line import LLM, run, specdec, write_registry
 from tests.support.receipts import log, logged_receipts
-from tests.support.served import chunk, plays, serving, stream
+from tests.support.served import plays
 
 KEY = "sk-very-secret"
 ANSWERS = {
@@ -246,3 +249,25 @@ def test_update_of_a_served_pairing_without_a_card_says_how_to_name_one(server):
     assert "llm specdec add with --force and --card" in specdec("update", "big").error
     done = specdec("add", "there", "--target", "m", "--card", "c")
     assert (done.exit_code, done.error) == (2, "Error: --card means nothing without --served")
+
+
+def test_async_prompts_of_a_server_do_not_wait_for_each_other(server):
+    together = threading.Barrier(3, timeout=20)
+
+    class Meeting(dict[str, Answer]):
+        def get(self, path, otherwise=None):
+            if path.endswith("completions"):
+                together.wait()  # broken unless all three are asked at once
+            return super().get(path, otherwise)
+
+    specdec("add", "big", "--served", server.url)
+    server.answers = Meeting(ANSWERS)
+
+    async def ask():
+        return await llm.get_async_model("big").prompt("hello").text()
+
+    async def all_at_once():
+        return await asyncio.gather(*(ask() for _ in range(3)))
+
+    texts = asyncio.run(all_at_once())
+    assert len(set(texts)) == 1 and texts[0].startswith("The quick brown fox")

@@ -122,10 +122,12 @@ def _is_gone(pid: int, seconds: float) -> bool:
 
 
 def _alive(pid: int) -> bool:
-    """A process that has ended and that nobody waited for counts as gone."""
+    """A process that has ended and that nobody waited for counts as gone, once its last thread
+    has ended too: until then its socket is open."""
     import psutil
 
     try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+        process = psutil.Process(pid)
+        return bool(process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1)
     except psutil.NoSuchProcess:
         return False

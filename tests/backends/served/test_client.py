@@ -7,13 +7,14 @@ import time
 import llm
 import pytest
 
+from fixtures.loopback import Answer, chunk, serving, stream
 from llm_specdec import backends, receipts, settings
 from llm_specdec.backends import Notice, Reasoning, Request, Result, Started, Text, ToolCall
 from llm_specdec.backends.served import client
 from llm_specdec.errors import ContextError, ResourceError, SpecdecError, UsageError
 from llm_specdec.pairings.registry import Pairing, Served
 from tests.support import served
-from tests.support.served import chunk, plays, serving, stream
+from tests.support.served import plays
 
 CHAT = "/v1/chat/completions"
 HELLO = Request(messages=[{"role": "user", "content": "hello"}])
@@ -157,7 +158,6 @@ def test_a_key_that_llm_does_not_have_is_an_error():
         answered(stream(TEXT), key="gone")
 
 
-Answer = served.Answer
 PAGE = Answer(200, b"<html>Sign in</html>", {"Content-Type": "text/html"})
 
 

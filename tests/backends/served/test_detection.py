@@ -2,10 +2,11 @@
 
 import pytest
 
+from fixtures.loopback import Answer, serving
 from llm_specdec.backends.served import detection, keys
 from llm_specdec.errors import ResourceError, UsageError
 from llm_specdec.pairings.registry import Served
-from tests.support.served import Answer, plays, serving
+from tests.support.served import plays
 
 LLAMA = {
     "/v1/models": plays("llama_cpp/01-models"),
