@@ -1,4 +1,5 @@
-"""Our prediction heads against mlx_vlm's `qwen3_5_mtp`, logits row by row and round for round.
+"""Our prediction heads against mlx_vlm's `qwen3_5_mtp` and `nemotron_h_mtp`, logits row by row
+and round for round.
 
     pip download --no-deps mlx-vlm==0.7.10, unpack the wheel into FOLDER
     PYTHONPATH=FOLDER python -m benchmarks.heads_parity [--record]
@@ -19,7 +20,7 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from mlx_vlm.speculative.drafters.qwen3_5_mtp import Model, ModelConfig
+from mlx_vlm.speculative.drafters import nemotron_h_mtp, qwen3_5_mtp
 
 from fixtures import head_reference as scripts
 from fixtures import heads
@@ -41,8 +42,12 @@ class Reference:
 
     def __init__(self, folder: Path, target: Target) -> None:
         config = json.loads((folder / "config.json").read_text())
-        config["model_type"] = "qwen3_5_mtp"
-        self._head = Model(ModelConfig.from_dict(config))
+        nemotron = config["model_type"] == "nemotron_h_mtp"
+        family = nemotron_h_mtp if nemotron else qwen3_5_mtp
+        config["model_type"] = family.__name__.rpartition(".")[2]
+        self._head = family.Model(family.ModelConfig.from_dict(config))
+        # The target is mlx-lm's, which has what is asked of mlx_vlm's.
+        self._head.validate_target_compatibility = lambda target: None
         weights = self._head.sanitize(heads.read(folder / "model.safetensors"))
         self._head.load_weights(list(weights.items()), strict=True)
         self._head.eval()
@@ -126,7 +131,7 @@ def played(name: str, kind: Any) -> tuple[mx.array, dict[str, list[list[int]]]]:
 def record(found: dict[str, tuple[mx.array, dict[str, list[list[int]]]]]) -> None:
     cases = {
         name: {
-            "logits": np.array(logits).round(5).astype(float).tolist(),
+            "logits": np.array(logits, dtype=float).round(5).tolist(),
             "proposals": drafts,
         }
         for name, (logits, drafts) in found.items()
