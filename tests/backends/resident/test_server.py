@@ -100,7 +100,8 @@ def test_what_is_done_after_an_answer_goes_on_without_its_reader(tmp_path):
     def execute(plan, request, cancelled):
         yield Started()
         yield run()
-        first.cancelled.set()  # as it does when the command ends
+        assert worker._current
+        worker._current.cancelled.set()  # as it is when the command ends
         seen.append(cancelled())
 
     worker = server.Worker(execute)
