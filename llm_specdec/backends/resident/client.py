@@ -37,7 +37,7 @@ def execute(plan: Plan, request: Request, cancelled: Callable[[], bool]) -> Iter
     yield Notice("warning", f"answered without a resident worker: {why}")
     from llm_specdec.backends import local
 
-    yield from local.execute(plan, request, cancelled)
+    yield from with_room(lambda: local.execute(plan, request, cancelled))
 
 
 def _answered(
