@@ -1,8 +1,9 @@
 """Is the output the target's own? Counts and distributions, on tiny models and on SmolLM2.
 
-    python -m benchmarks.parity [zoo] [sampled] [real] [penalties] [costs]
+    python -m benchmarks.parity [zoo] [bits] [sampled] [real] [penalties] [costs]
 
 zoo        greedy parity with mlx-lm, every family × lane × transform × draft length × prompt
+bits       the same in 16, 8, 4 and mixed bits, and faults that must be called broken
 sampled    chi-square of sampled rounds against float64, and wrong rules that must be caught
 real       60 prompts on SmolLM2: each lane's token ids against mlx-lm's, by SHA-256
 penalties  what drafting under a repetition penalty gains from transforms on the drafter's side
@@ -47,12 +48,33 @@ def zoo_parity(args: argparse.Namespace) -> bool:
     for family in zoo.FAMILIES:
         outcomes += map(parity.run, parity.cases([family]))
         print(family, file=sys.stderr)
-    for by in ("family", "lane", "recipe", "length", "prompt"):
-        print(parity.table(outcomes, by), end="\n\n")
+    return _told(outcomes, ("family", "lane", "recipe", "length", "prompt"))
+
+
+def _told(outcomes: Sequence[parity.Outcome], by: Sequence[str]) -> bool:
+    for field in by:
+        print(parity.table(outcomes, field), end="\n\n")
     for o in outcomes:
         if o.verdict != "identical":
             print(f"{o.verdict}: {o.case}, {o.difference}")
     return not any(o.verdict == "broken" for o in outcomes)
+
+
+def bits(args: argparse.Namespace) -> bool:
+    """Every family, lane and precision; then the same lane with a fault in it."""
+    outcomes: list[parity.Outcome] = []
+    for family in zoo.FAMILIES:
+        outcomes += map(parity.run, parity.cases_in_bits([family]))
+        left = [p for p in parity.PRECISIONS if not parity.computes(family, p)]
+        print(family, f"not in {', '.join(left)}" if left else "", file=sys.stderr, flush=True)
+    sound = _told(outcomes, ("precision", "lane", "family"))
+    for name in parity.FAULTS:
+        wrong = [parity.run(case, name) for case in parity.faulty_cases()]
+        parted = [o.verdict for o in wrong if o.verdict != "identical"]
+        broken = parted.count("broken")
+        print(f"{name}: {len(wrong)} runs, {len(parted)} parted, {broken} called broken")
+        sound = sound and broken >= 0.99 * len(parted) > 0
+    return sound
 
 
 def sampled(args: argparse.Namespace) -> bool:
@@ -96,6 +118,7 @@ def real(args: argparse.Namespace) -> bool:
             found = parity.difference(target, prompt, plain, run.tokens, rounds)
             ties.append(f"{kind}, prompt {i}: {found}")
             broken += not (found and found.exact)
+        all_sound = all_sound and not broken
         rest = len(ids) - same
         drafts = f"{accepted} of {drafted}"
         print(
@@ -237,6 +260,7 @@ def seconds(actions: Sequence[Callable[[], float | None]], runs: int = 25) -> li
 
 PARTS = {
     "zoo": zoo_parity,
+    "bits": bits,
     "sampled": sampled,
     "real": real,
     "penalties": penalties,

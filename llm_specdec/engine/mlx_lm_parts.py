@@ -14,6 +14,7 @@ Where mlx-lm is put together in another way than this expects, its own modules t
 
 import builtins
 import importlib.util
+import os
 import sys
 import threading
 import types
@@ -76,11 +77,11 @@ def _copy_of(name: str, stand_ins: Mapping[str, Any]) -> Any:
 
 def tokenizer_utils_with_transformers() -> Any:
     """mlx-lm's own."""
-    getattr(importlib.import_module("mlx_lm"), "load")  # noqa: B009  it keeps transformers quiet
     return importlib.import_module("mlx_lm.tokenizer_utils")
 
 
 _defer("mlx_lm")
+os.environ["TRANSFORMERS_NO_ADVISORY_WARNINGS"] = "1"  # as the package's own code does
 _transformers = types.SimpleNamespace(
     AutoTokenizer=_NoTokenizer,
     PreTrainedTokenizerFast=_NoTokenizer,

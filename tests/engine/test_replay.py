@@ -1,12 +1,11 @@
 """A replay tells a tie by width from a fault, in 16 bits too."""
 
 import dataclasses
-from unittest.mock import patch
 
 import mlx.core as mx
 import pytest
 
-from fixtures import zoo
+from fixtures import parity, zoo
 from llm_specdec.engine import replay
 from llm_specdec.engine.loop import Run
 from llm_specdec.engine.phases import PhaseTimer
@@ -14,7 +13,6 @@ from llm_specdec.engine.policy import Fixed
 from llm_specdec.engine.replay import Written
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
-from llm_specdec.engine.sampling import accept, logits_processors
 from llm_specdec.engine.sampling.logits_processors import Sampling
 from llm_specdec.engine.target import Target
 
@@ -71,45 +69,13 @@ def test_a_device_whose_rounding_depends_on_the_width_is_exact_at_its_width():
     assert len(found) > 2 and all(part.exact for part in found)
 
 
-def accepting_all(rows, drafts):
-    own = mx.argmax(rows, axis=-1).astype(mx.int32)
-    return accept.Verdict(mx.concatenate([drafts, own[-1:]]), mx.array(drafts.shape[0]))
-
-
-def late(rows, history, drafts, sampling, first=0):
-    return penalise(rows, history, drafts, sampling, first=max(first - 1, -1))
-
-
-penalise = logits_processors.penalise
-
-
-def stale(self, length):
-    """Leaves the key of a rejected draft token in the place of the last one kept."""
-    rejected = self.length > length
-    rollback(self, length)
-    if rejected:
-        for layer in self.layers:
-            if getattr(layer, "keys", None) is not None:
-                layer.keys[..., length - 1, :] = layer.keys[..., length, :]
-
-
-rollback = RollbackCache.rollback
-
-
 @pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=str)
-@pytest.mark.parametrize("fault", ["accepts all", "history off by one", "stale cache row"])
+@pytest.mark.parametrize("fault", parity.FAULTS)
 def test_a_fault_is_called_broken(fault, dtype):
     target = in_bits("llama", dtype)
     plain = [written(target, prompt) for prompt in PROMPTS]
-    faults = {
-        "accepts all": patch.object(accept, "greedy", accepting_all),
-        "history off by one": patch.object(
-            logits_processors, "penalise", lambda *a, **k: late(*a, **k)
-        ),
-        "stale cache row": patch.object(RollbackCache, "rollback", stale),
-    }
     wrong = []
-    with faults[fault]:
+    with parity.fault(fault):
         for seed, (prompt, text) in enumerate(zip(PROMPTS, plain, strict=True)):
             drafter = zoo.Scripted([*prompt, *text.tokens], rate=0.6, seed=seed)
             wrong.append(written(target, prompt, drafter, 3))

@@ -51,6 +51,23 @@ def test_greedy_text_is_the_plain_paths_in_a_third_of_all_combinations(family):
     assert not [o for o in outcomes if o.verdict == "broken"]
 
 
+@pytest.mark.parametrize("precision", parity.PRECISIONS)
+def test_no_lane_is_broken_in_other_precisions(precision):
+    """A sample, another one for each; `python -m benchmarks.parity bits` runs them all."""
+    shift = list(parity.PRECISIONS).index(precision)
+    found = [case for case in parity.cases_in_bits() if case.precision == precision]
+    outcomes = [parity.run(case) for case in found[shift::45]]
+    assert len({o.case.lane for o in outcomes}) > 2 and any(o.accepted for o in outcomes)
+    assert not [o for o in outcomes if o.verdict == "broken"]
+
+
+@pytest.mark.parametrize("fault", parity.FAULTS)
+def test_a_fault_is_called_broken_in_every_precision(fault):
+    outcomes = [parity.run(case, fault) for case in [*parity.faulty_cases()][::5]]
+    verdicts = [o.verdict for o in outcomes if o.verdict != "identical"]
+    assert verdicts and set(verdicts) == {"broken"}
+
+
 def test_a_difference_that_is_no_tie_counts_as_broken():
     case = parity.Case("llama", "none", "plain", 0, "short")
     assert parity.Outcome(case, 0, 0).verdict == "identical"
