@@ -1,6 +1,6 @@
 """The kinds of drafters there are. Nothing else lists them or knows one by name."""
 
-from llm_specdec.drafters import dflash, foreign, lookup, model, mtp
+from llm_specdec.drafters import dflash, dspark, foreign, lookup, model, mtp
 from llm_specdec.drafters.kind import Kind, NoDrafter
 
 NONE = NoDrafter()
@@ -11,6 +11,7 @@ _IN_ORDER = (
     lookup.KIND,
     mtp.KIND,
     model.KIND,
+    dspark.KIND,  # before DFlash, whose tensors it has, too
     dflash.KIND,
     *foreign.KINDS,
 )

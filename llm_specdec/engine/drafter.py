@@ -87,7 +87,8 @@ class Drafter(Protocol):
         ...
 
     def propose(self, k: int, draw: Draw) -> Proposal:
-        """One to k draft tokens to follow c[L-1]. Lazy: nothing is evaluated here."""
+        """One to k draft tokens to follow c[L-1]. Lazy: nothing is evaluated here, but what
+        a length rests on where the drafter chooses it."""
         ...
 
     def state(self) -> list[mx.array]:

@@ -95,7 +95,7 @@ def test_a_chat_goes_on_from_turn_to_turn(family, lane):
     assert again == warm.outcome(warm.prepared(family, lane, PROMPT)) and again.cached
 
 
-@pytest.mark.parametrize(("family", "lane"), product(KINDS, ["model", "mtp", "dflash"]))
+@pytest.mark.parametrize(("family", "lane"), product(KINDS, ["model", "mtp", "dflash", "dspark"]))
 def test_a_kept_state_is_never_written_to(family, lane):
     prefix = warm.Kept()
     warm.told(warm.prepared(family, lane, PROMPT, prefix), prefix)
@@ -123,7 +123,7 @@ def test_the_state_of_another_token_is_caught(family):
     assert stale != warm.outcome(warm.prepared(family, "none", prompt))
 
 
-@pytest.mark.parametrize("lane", ["model", "mtp", "dflash", "sliding dflash"])
+@pytest.mark.parametrize("lane", ["model", "mtp", "dflash", "sliding dflash", "dspark"])
 def test_a_drafters_state_of_another_text_is_caught(lane):
     """The text is right all the same: the drafter only proposes."""
     prefix, other = warm.Kept(), warm.Kept()
@@ -140,7 +140,9 @@ def test_a_drafters_state_of_another_text_is_caught(lane):
 # Ends
 
 
-@pytest.mark.parametrize(("family", "lane"), product(KINDS, ["none", "model", "mtp", "dflash"]))
+@pytest.mark.parametrize(
+    ("family", "lane"), product(KINDS, ["none", "model", "mtp", "dflash", "dspark"])
+)
 def test_an_interrupted_run_leaves_a_sound_state(family, lane, monkeypatch):
     """Ctrl-C while the host waits for a verify pass, and a reader that stops reading."""
     fetch, calls = accept.Verdict.fetch, []

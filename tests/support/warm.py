@@ -7,7 +7,7 @@ from typing import Any
 import mlx.core as mx
 from mlx.utils import tree_map
 
-from fixtures import dflash_checkpoints, parity, zoo
+from fixtures import dflash_checkpoints, dspark_checkpoints, parity, zoo
 from llm_specdec.drafters.lookup.drafter import LookupDrafter
 from llm_specdec.drafters.model.drafter import ModelDrafter
 from llm_specdec.drafters.mtp.drafter import MTPDrafter
@@ -25,7 +25,7 @@ from llm_specdec.prefix_cache.keys import Key
 from llm_specdec.prefix_cache.lookup import PrefixCache
 from llm_specdec.prefix_cache.ram import RamTier
 
-LANES = ("none", "lookup", "model", "mtp", "dflash", "sliding dflash")
+LANES = ("none", "lookup", "model", "mtp", "dflash", "sliding dflash", "dspark")
 SYSTEM, TURN = 20, 36  # positions kept at boundaries of PROMPT
 PROMPT = [*range(20, 50), 11, 12, 13, 20, 21, 22, 7, 8, 9, 7, 8, 9]  # more than two windows
 TOKENS = 12
@@ -62,7 +62,7 @@ def has(family: str, lane: str) -> bool:
     """Whether there is such a drafter for the family: no head is made for layers of some."""
     if lane == "mtp":
         return family not in HEADLESS
-    return "dflash" not in lane or parity.runs(family, "dflash")
+    return parity.runs(family, "dflash" if "dflash" in lane else lane)
 
 
 @functools.cache
@@ -79,6 +79,9 @@ def drafter(family: str, lane: str) -> Drafter | None:
         head.update(tree_map(_random, head.parameters()))
         mx.eval(head.parameters())
         return MTPDrafter(head, target, "final_norm")
+    if lane == "dspark":
+        ids = [0, len(decoder_layers(target.model)) - 1]
+        return dspark_checkpoints.drafter_for(target, target_layer_ids=ids, markov_head_type="rnn")
     if "dflash" in lane:
         ids = [0, len(decoder_layers(target.model)) - 1]
         if lane == "dflash":

@@ -37,6 +37,7 @@ class DFlash(Kind):
     name = files = "dflash"
     files_words = "a DFlash drafter"
     takes_folder = True
+    marks = frozenset({"hidden_norm.weight", "fc.weight"})  # tensors that every one has
     sources = (DraftSource("dflash", 7),)
     fallback = 3
     cached_as = "llama"  # keys and values by layer_types
@@ -44,8 +45,7 @@ class DFlash(Kind):
     # Recognising its files
 
     def tensors(self, contents: "CheckpointFiles") -> frozenset[str]:
-        found = {"hidden_norm.weight", "fc.weight"} <= contents.tensors.keys()
-        return frozenset(contents.tensors if found else ())
+        return frozenset(contents.tensors if self.marks <= contents.tensors.keys() else ())
 
     def part(self, contents: "CheckpointFiles") -> "TargetNeeds":
         from llm_specdec.drafters.dflash import config
@@ -61,7 +61,7 @@ class DFlash(Kind):
 
     def mismatches(self, target: "Anatomy", drafter: "Anatomy | None") -> list[str]:
         assert drafter is not None
-        shapes = _shape_mismatches(target, drafter)
+        shapes = _shape_mismatches(target, drafter, self._needs(drafter))
         if drafter.tokenizer is None:
             return shapes  # it works on the target's token ids
         return [*shapes, *tokenizer_mismatches(target, drafter)]
@@ -72,12 +72,16 @@ class DFlash(Kind):
         """The target's output matrix is read, too."""
         if drafter is None:
             return None
-        return DraftPass(drafter.pass_bytes + target.output_bytes, _needs(drafter).longest)
+        return DraftPass(drafter.pass_bytes + target.output_bytes, self._needs(drafter).longest)
 
     # Words
 
     def inspected(self, found: "Anatomy") -> dict[str, Any]:
-        return {self.name: asdict(_needs(found)) if self.name in found.parts else None}
+        return {self.name: asdict(self._needs(found)) if self.name in found.parts else None}
+
+    def _needs(self, drafter: "Anatomy") -> "TargetNeeds":
+        needs: TargetNeeds = drafter.parts[self.name]
+        return needs
 
     # Running
 
@@ -91,13 +95,8 @@ class DFlash(Kind):
         )
 
 
-def _needs(drafter: "Anatomy") -> "TargetNeeds":
-    needs: TargetNeeds = drafter.parts[KIND.name]
-    return needs
-
-
-def _shape_mismatches(target: "Anatomy", drafter: "Anatomy") -> list[str]:
-    needs, found = _needs(drafter), []
+def _shape_mismatches(target: "Anatomy", drafter: "Anatomy", needs: "TargetNeeds") -> list[str]:
+    found = []
     ids = needs.target_layer_ids
     wanted = needs.fused // len(ids) if needs.fused and ids else drafter.hidden_size
     if wanted != target.hidden_size:

@@ -158,7 +158,7 @@ def _flattened(raw: dict[str, Any]) -> dict[str, Any]:
     from the embedding's output, so its id i is the output of layer i - 1."""
     ids = raw.get("aux_hidden_state_layer_ids")
     if "transformer_layer_config" not in raw and ids is None:
-        return raw
+        return _nested(raw)
     flat = {"block_size": 8, **(raw.get("transformer_layer_config") or {}), **raw}
     for nested in ("transformer_layer_config", "aux_hidden_state_layer_ids"):
         flat.pop(nested, None)
@@ -169,6 +169,14 @@ def _flattened(raw: dict[str, Any]) -> dict[str, Any]:
     if flat.pop("sliding_window_non_causal", second):
         flat["is_causal"] = False
     return {**flat, "dflash_config": {**moved, **(flat.get("dflash_config") or {})}}
+
+
+def _nested(raw: dict[str, Any]) -> dict[str, Any]:
+    """DeepSpec says at the top what z-lab says in `dflash_config`."""
+    inner = {key: raw[key] for key in ("target_layer_ids", "mask_token_id") if key in raw}
+    if not inner:
+        return raw
+    return {**raw, "dflash_config": {**inner, **(raw.get("dflash_config") or {})}}
 
 
 class ConfigReader(Fields):

@@ -31,14 +31,20 @@ def load(
     Raises: CheckpointError, PairingError.
     """
     config = read(folder)
+    dtype = embedded_by(target, folder, config.hidden_size)
+    checkpoint = load_weights(folder, config, dtype, bits, group_size)
+    return DFlashDrafter(config, checkpoint, target, dtype, shortlist)
+
+
+def embedded_by(target: Lender, folder: Path, hidden_size: int) -> mx.Dtype:
+    """The target's precision. Raises PairingError where its hidden size is another one."""
     embedded = target.embed(mx.array([0]))
-    if embedded.shape[-1] != config.hidden_size:
+    if embedded.shape[-1] != hidden_size:
         raise PairingError(
-            f"{folder} is made for a hidden size of {config.hidden_size}, the target has "
+            f"{folder} is made for a hidden size of {hidden_size}, the target has "
             f"{embedded.shape[-1]}: take the drafter trained for this target"
         )
-    checkpoint = load_weights(folder, config, embedded.dtype, bits, group_size)
-    return DFlashDrafter(config, checkpoint, target, embedded.dtype, shortlist)
+    return embedded.dtype
 
 
 class DFlashDrafter:
@@ -124,17 +130,21 @@ class DFlashDrafter:
         return True
 
     def propose(self, k: int, draw: Draw) -> Proposal:
-        k = min(k, self.config.longest)
+        hidden = self._block(min(k, self.config.longest))
+        logits = self._logits(hidden)
+        if self.config.version == 2:
+            return draw.proposal(self._selected(hidden, logits, draw))
+        return draw.proposal(self._drawn(logits, draw))
+
+    def _block(self, k: int) -> mx.array:
+        """Hidden states (k, hidden) of the rows that give k draft tokens."""
         masks = k - 1 if self.config.from_anchor else k
         block = mx.array([self._pending] + [self.config.mask_token] * masks)
         embedded = self._embed(block)
         if self.config.embedding_scale != 1:
             embedded = embedded * self.config.embedding_scale
-        hidden = self.model(embedded, self._context(), self._cache)
-        logits = self._logits(hidden)
-        if self.config.version == 2:
-            return draw.proposal(self._selected(hidden, logits, draw))
-        return draw.proposal(self._drawn(logits, draw))
+        found: mx.array = self.model(embedded, self._context(), self._cache)
+        return found
 
     def _logits(self, hidden: mx.array) -> mx.array:
         if self._shortlist:

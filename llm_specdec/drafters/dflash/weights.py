@@ -1,6 +1,7 @@
 """From a checkpoint's folder to a `BlockModel` in memory."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import mlx.core as mx
@@ -46,9 +47,9 @@ class OutputMatrix(Module):
 class Checkpoint(Module):
     """A model and what it brings of its own: an embedding, an output matrix, or neither."""
 
-    def __init__(self, config: DFlashConfig, weights: Weights) -> None:
+    def __init__(self, config: DFlashConfig, weights: Weights, model: BlockModel) -> None:
         super().__init__()
-        self.model = BlockModel(config)
+        self.model = model
         self.embedding: Embedding | None = None
         self.head: OutputMatrix | None = None
         if "embedding.weight" in weights:
@@ -64,8 +65,10 @@ def load(
     dtype: mx.Dtype,
     bits: int | None = None,
     group_size: int = 64,
+    make: Callable[[Weights], BlockModel] | None = None,
 ) -> Checkpoint:
-    """Load, cast to `dtype` and, with `bits`, quantise the matrices; all evaluated.
+    """Load, cast to `dtype` and, with `bits`, quantise the matrices; all evaluated. make: builds
+    the model for the weights; without it, DFlash's.
 
     Raises: CheckpointError.
     """
@@ -75,7 +78,7 @@ def load(
             "leave drafter_bits out, or take the 16-bit checkpoint"
         )
     weights = _renamed(_stored(folder), config)
-    checkpoint = Checkpoint(config, weights)
+    checkpoint = Checkpoint(config, weights, make(weights) if make else BlockModel(config))
     if config.quantisation:
         stored_bits, stored_group = config.quantisation
         quantize(
@@ -95,7 +98,9 @@ def load(
             group_size,
             bits,
             class_predicate=lambda _, module: (
-                isinstance(module, Linear) and module.weight.shape[-1] % group_size == 0
+                isinstance(module, Linear)
+                and module.weight.shape[0] > 1
+                and module.weight.shape[-1] % group_size == 0
             ),
         )
     checkpoint.eval()

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from fixtures import chisquare, dflash_checkpoints, heads, parity, reference, zoo
+from fixtures import (
+    chisquare,
+    dflash_checkpoints,
+    dspark_checkpoints,
+    heads,
+    parity,
+    reference,
+    zoo,
+)
 from llm_specdec.drafters.common.language_model import load
 from llm_specdec.drafters.lookup.drafter import LookupDrafter
 from llm_specdec.drafters.model.drafter import ModelDrafter
@@ -160,7 +168,19 @@ def dflash(version, rows=0):
     return drafter_for
 
 
+def dspark(kind, rows=0):
+    def drafter_for(target):
+        ids = [0, len(target.model.layers) - 1]
+        return dspark_checkpoints.drafter_for(
+            target, rows, target_layer_ids=ids, markov_head_type=kind
+        )
+
+    return drafter_for
+
+
 DRAFTERS = {
+    "dspark": dspark("vanilla"),
+    "dspark rnn, small head": dspark("rnn", rows=40),
     "dflash": dflash(1),
     "dflash 2": dflash(2),
     "dflash 2, small head": dflash(2, rows=40),

@@ -1,0 +1,115 @@
+"""Proposals against an independent float64 reference, and where a block is cut."""
+
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from fixtures import dspark_checkpoints as checkpoints
+from fixtures.dflash_checkpoints import VOCAB, Lender, save
+from llm_specdec.drafters.dspark import drafter as dspark
+from llm_specdec.engine.drafter import Proposal
+from tests.support import dspark_naive as naive
+from tests.support.dflash import Recorder, conversation, proposed, tell
+
+UNCUT = {"enable_confidence_head": False}
+
+
+class Told:
+    """A drafter that was told a conversation in steps, and what it should propose."""
+
+    def __init__(self, folder, raw, rows=0, bits=None):
+        self.raw, self.tensors = raw, checkpoints.weights(raw, rows)
+        self.lender = Lender()
+        self.drafter = dspark.load(save(folder / "d", raw, self.tensors), self.lender, bits, 32)
+        self.tokens, self.taps = conversation()
+        self.drafter.start(self.tokens[0])
+        self.told = 0
+
+    def tell(self, rows):
+        tell(self.drafter, self.tokens, self.taps, self.told, self.told + rows)
+        self.told += rows
+
+    def expected(self, k):
+        return naive.propose(
+            self.raw, self.tensors, self.lender, self.taps[: self.told], self.tokens[self.told], k
+        )
+
+
+@pytest.mark.parametrize("rows", [0, 40])
+@pytest.mark.parametrize("anchor", [True, False])
+@pytest.mark.parametrize("kind", ["vanilla", "gated", "rnn"])
+def test_logits_equal_the_float64_reference(tmp_path, kind, anchor, rows):
+    raw = checkpoints.config(markov_head_type=kind, sample_from_anchor=anchor, **UNCUT)
+    run = Told(tmp_path, raw, rows)
+    for step, k in ((20, 5), (1, 3), (1, 1), (7, 4)):
+        run.tell(step)
+        seen = Recorder()
+        drafts = proposed(run.drafter, k, seen)
+        logits, tokens, _ = run.expected(k)
+        assert drafts == tokens
+        for row, expected in zip(seen.rows, logits, strict=True):
+            known = np.isfinite(expected)
+            assert row.shape == (VOCAB,)
+            assert (row[~known] < -1e3).all()
+            np.testing.assert_allclose(row[known], expected[known], atol=2e-4)
+        assert proposed(run.drafter, k, Recorder(plain=True)) == drafts
+
+
+@pytest.mark.parametrize("sees_token", [True, False])
+def test_a_block_is_cut_where_its_confidence_falls(tmp_path, monkeypatch, sees_token):
+    raw = checkpoints.config(confidence_head_with_markov=sees_token)
+    run = Told(tmp_path, raw)
+    run.tell(20)
+    _, tokens, chances = run.expected(6)
+    kept = np.cumprod(chances)
+    for least in (0.0, *(kept[1:] + 1e-4)):
+        monkeypatch.setattr(dspark, "LEAST", least)
+        n = max(1, int((np.append(kept, -1) < least).argmax()) if least else 6)
+        assert proposed(run.drafter, 6, Recorder(plain=True)) == tokens[:n]
+        assert proposed(run.drafter, 6, Recorder()) == tokens[:n]
+
+
+def test_a_cut_proposal_has_the_distributions_of_what_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(dspark, "LEAST", 2.0)
+
+    class Sampling(Recorder):
+        def proposal(self, tokens):
+            return Proposal(tokens, mx.array(np.stack(self.rows)))
+
+    run = Told(tmp_path, checkpoints.config())
+    run.tell(9)
+    draw = Sampling()
+    found = run.drafter.propose(4, draw)
+    assert found.probs is not None
+    assert len(found) == found.probs.shape[0] == 1
+    np.testing.assert_array_equal(np.array(found.probs[0]), draw.rows[0])
+
+
+def test_nothing_of_a_rejected_block_remains(tmp_path):
+    run = Told(tmp_path, checkpoints.config(markov_head_type="rnn"))
+    run.tell(30)
+    before = [np.array(a) for a in run.drafter.state()]
+    first = proposed(run.drafter, 5, Recorder())
+    for one, two in zip(before, run.drafter.state(), strict=True):
+        np.testing.assert_array_equal(one, np.array(two))
+    assert proposed(run.drafter, 5, Recorder()) == first
+
+
+def test_the_block_is_run_as_long_as_it_was_trained(tmp_path):
+    """Slots see those behind them: fewer masks would be another block."""
+    run = Told(tmp_path, checkpoints.config(**UNCUT))
+    run.tell(20)
+    longest = proposed(run.drafter, 6, Recorder())
+    assert proposed(run.drafter, 2, Recorder()) == longest[:2]
+
+
+@pytest.mark.parametrize("kind", ["vanilla", "gated", "rnn"])
+def test_quantising_on_load_keeps_the_confidence_head_whole(tmp_path, kind):
+    run = Told(tmp_path, checkpoints.config(markov_head_type=kind, markov_rank=32), bits=4)
+    run.tell(9)
+    heads: Any = run.drafter.model
+    assert heads.markov_head.markov_w2.bits == 4
+    assert heads.confidence_head.proj.weight.dtype == mx.float32
+    assert proposed(run.drafter, 4, Recorder(plain=True))
