@@ -123,10 +123,9 @@ def warn_silent_card(pairing: Pairing, keys: Collection[str], deviation: str | N
     if not deviation:
         return
     if not pairing.card:
-        warn(
-            f"no card is stored for {pairing.name}, the reason is kept all the same: "
-            f"llm specdec update {pairing.name} reads it"
-        )
+        named = "llm specdec add with --force and --card names one"
+        how = named if pairing.served else f"llm specdec update {pairing.name} reads it"
+        warn(f"no card is stored for {pairing.name}, the reason is kept all the same: {how}")
         return
     from llm_specdec.settings import card_layers
 

@@ -142,4 +142,4 @@ def show_settings(pairing: Pairing, title: str, own: Pairing | Profile) -> None:
     for key, value in own.settings.items():
         about = "against the card" if key in known else "deviation"
         why = f"  ({about}: {own.deviations[key]})" if key in own.deviations else ""
-        echo(f"  {key:<18}{show_value(value)}{why}")
+        echo(f"  {key:<20} {show_value(value)}{why}")

@@ -85,6 +85,13 @@ def test_a_receipt_has_the_servers_own_figures(served, method):
     assert draft["rounds"] is None
 
 
+def test_a_penalty_over_the_whole_history_is_taken(served):
+    specdec("add", "there", "--served", served("none"))
+    asked = ("-m", "there", COPY, "-o", "max_tokens", "24")
+    texts = [run(*asked, "-o", "repetition_penalty", penalty).printed for penalty in ("1.0", "1.8")]
+    assert texts[0] != texts[1]
+
+
 def test_two_servers_are_benched_and_their_counters_read(served):
     for name, method in (("plain", "none"), ("fast", "draft-simple")):
         specdec("add", name, "--served", served(method))

@@ -18,9 +18,10 @@ _AS_CARDS: Counting = {name: {"card": NOTHING} for name in PENALTIES}
 _OPENAI_PENALTIES: Counting = {
     name: {"card": NOTHING} for name in ("presence_penalty", "frequency_penalty")
 }
+# llama.cpp makes room for as many tokens as are named (2^31 would be gigabytes), and refuses -1.
 # Presence and frequency over prompt and answer are not what a card means.
 _LLAMA_PENALTIES: Counting = {
-    "repetition_penalty": {"card": {"repeat_last_n": -1}, "mlx": {"repeat_last_n": 20}},
+    "repetition_penalty": {"card": {"repeat_last_n": 1 << 20}, "mlx": {"repeat_last_n": 20}},
     "presence_penalty": {"mlx": {"repeat_last_n": 20}},
     "frequency_penalty": {"mlx": {"repeat_last_n": 20}},
 }

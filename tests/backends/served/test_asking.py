@@ -32,7 +32,7 @@ def test_the_registry_knows_the_same_engines():
         (
             "llama-server",
             {"repetition_penalty": 1.1},
-            {"repeat_penalty": 1.1, "repeat_last_n": -1},
+            {"repeat_penalty": 1.1, "repeat_last_n": 1 << 20},
         ),
         (
             "llama-server",
