@@ -94,7 +94,7 @@ def show_head(pairing: Pairing) -> str:
 
 
 def _show_costs(pairing: Pairing, anew: bool, as_json: bool) -> None:
-    """Milliseconds of a verify pass and of a draft, at a short and a long context."""
+    """Milliseconds of a verify pass and of a draft, at each context."""
     from llm_specdec.backends import local, plan
     from llm_specdec.backends.notices import shown
 
@@ -111,13 +111,12 @@ def _show_costs(pairing: Pairing, anew: bool, as_json: bool) -> None:
     if as_json:
         print_json(found.as_json())
         return
-    near, far = found.contexts
     curves = {"verify": found.verify, **{f"draft ({kind})": c for kind, c in found.draft.items()}}
-    rows = [("milliseconds", f"at {near} tokens", f"at {far} tokens")]
+    rows = [("milliseconds", *(f"at {context} tokens" for context in found.contexts))]
     rows += [
-        (f"{title} {x}", _shown_ms(pair[0].get(x)), _shown_ms(pair[1].get(x)))
-        for title, pair in curves.items()
-        for x in sorted(pair[0])
+        (f"{title} {x}", *(_shown_ms(curve.get(x)) for curve in several))
+        for title, several in curves.items()
+        for x in sorted(several[0])
     ]
     echo("\n".join(table(rows)))
 

@@ -1,11 +1,12 @@
-"""What a round costs on this machine: verify by width, draft by length, near and far.
+"""What a round costs on this machine: verify by width, draft by length, at a few contexts.
 
 Measured once per device, mlx version, target, drafter and precision, and kept by the caller;
 `Auto` reads only the stored figures, so a run never depends on the clock.
 """
 
+import itertools
 import time
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,17 +15,18 @@ import mlx.core as mx
 
 Curve = Mapping[int, float]  # width or length → seconds
 CONTEXTS = (128, 2048)  # tokens behind the pass that is timed
+FARTHEST = 8192  # the same, on a GPU: its kernels change between here and there
 REPEATS = 3
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of a verify pass by width (tokens read) and of a draft by length, at a short and
-    a long context. A source without a draft curve costs nothing to ask."""
+    """Seconds of a verify pass by width (tokens read) and of a draft by length, at two or more
+    contexts, the shortest first. A source without a draft curve costs nothing to ask."""
 
-    contexts: tuple[int, int]
-    verify: tuple[Curve, Curve]
-    draft: Mapping[str, tuple[Curve, Curve]]
+    contexts: tuple[int, ...]
+    verify: tuple[Curve, ...]
+    draft: Mapping[str, tuple[Curve, ...]]
 
     def round(self, source: str, length: int, context: int) -> float:
         """Seconds of a round of `length` draft tokens after `context` tokens."""
@@ -34,11 +36,13 @@ class Costs:
         curves = self.draft.get(source)
         return self._at(curves, length, context) if curves and length else 0.0
 
-    def _at(self, curves: tuple[Curve, Curve], x: int, context: int) -> float:
-        """Linear in context between and beyond the two measured ones."""
-        near, far = (interpolated(curve, x) for curve in curves)
-        share = max(0.0, (context - self.contexts[0]) / (self.contexts[1] - self.contexts[0]))
-        return near + share * max(0.0, far - near)
+    def _at(self, curves: tuple[Curve, ...], x: int, context: int) -> float:
+        """Linear in context between and beyond those measured, and never falling with it."""
+        seconds = [*itertools.accumulate((interpolated(curve, x) for curve in curves), max)]
+        at = min(max(bisect_right(self.contexts, context), 1), len(seconds) - 1)
+        low, high = self.contexts[at - 1], self.contexts[at]
+        share = max(0.0, (context - low) / (high - low))
+        return seconds[at - 1] + share * (seconds[at] - seconds[at - 1])
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -47,17 +51,18 @@ class Costs:
     def from_json(cls, stored: Mapping[str, Any]) -> "Costs":
         """Raises KeyError, TypeError or ValueError where `stored` is not what `as_json` gave."""
 
-        def curves(pair: Sequence[Mapping[str, float]]) -> tuple[Curve, Curve]:
-            near, far = ({int(x): float(s) for x, s in curve.items()} for curve in pair)
-            if not (near and far):
-                raise ValueError("an empty curve")
-            return near, far
+        contexts = tuple(int(context) for context in stored["contexts"])
 
-        near, far = stored["contexts"]
+        def curves(several: Sequence[Mapping[str, float]]) -> tuple[Curve, ...]:
+            found = tuple({int(x): float(s) for x, s in curve.items()} for curve in several)
+            if len(found) != len(contexts) or len(found) < 2 or not all(found):
+                raise ValueError("not a curve for each context")
+            return found
+
         return cls(
-            (int(near), int(far)),
+            contexts,
             curves(stored["verify"]),
-            {source: curves(pair) for source, pair in stored["draft"].items()},
+            {source: curves(several) for source, several in stored["draft"].items()},
         )
 
 

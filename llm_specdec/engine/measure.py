@@ -5,7 +5,7 @@ from typing import Protocol
 
 import mlx.core as mx
 
-from llm_specdec.engine.costs import CONTEXTS, Costs, Curve, timed
+from llm_specdec.engine.costs import CONTEXTS, FARTHEST, Costs, Curve, timed
 from llm_specdec.engine.drafter import Drafter, Hidden
 from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
@@ -15,7 +15,7 @@ from llm_specdec.engine.taps import Taps
 from llm_specdec.engine.target import Target
 
 WIDTHS = (2, 3, 4, 5, 8, 16)
-FAR_WIDTHS = (2, 4, 16)  # attention to a long context grows evenly with the width
+FAR_WIDTHS = (2, 4, 16)  # on the CPU: attention to a long context grows evenly with the width
 LENGTHS = (1, 2, 4, 7)
 PLAIN_STEPS = 4  # timed together, behind one more
 SEED_TOKENS = 16  # really read; the rest of a long context is made by repeating their state
@@ -34,19 +34,26 @@ def measure(
     known: Mapping[str, Curve] | None = None,
 ) -> Iterator[tuple[str, Curve]]:
     """Time drafts of up to `drafts` tokens (0: they cost nothing), and greedy verify passes over
-    up to `longest` draft tokens (a helper may propose more than the drafter), at a short and a
-    long context. Yields the name and the curve of each part as it is measured; `known` parts
+    up to `longest` draft tokens (a helper may propose more than the drafter), at each of
+    `contexts`. Yields the name and the curve of each part as it is measured; `known` parts
     are left out. `costs` puts them together.
 
     Timings are of this moment: on a busy machine they are worth repeating.
     """
     target, drafter = loaded.target, loaded.drafter
     for place, context in enumerate(contexts(target)):
-        wanted = [f"verify {place}"] + [f"draft {place}"] * (drafter is not None and drafts > 0)
+        wanted = [part for part in names(loaded, drafts) if part.endswith(f" {place}")]
         if not (missing := [part for part in wanted if part not in (known or {})]):
             continue
-        cache = _filled(target, context, kv_bits, longest)
-        widths = [width for width in (WIDTHS, FAR_WIDTHS)[place] if width <= longest]
+        try:
+            cache = _filled(target, context, kv_bits, longest)
+        except RuntimeError:  # mlx: out of memory
+            if place < 2:
+                raise
+            yield from ((part, {}) for part in missing)
+            continue
+        few = place and not _on_gpu()
+        widths = [width for width in (FAR_WIDTHS if few else WIDTHS) if width <= longest]
         for part in missing:
             if part == f"verify {place}":
                 yield part, _verify_curve(target, cache, context, [*widths, longest + 1])
@@ -54,19 +61,43 @@ def measure(
                 yield part, _draft_curve(target, drafter, cache, context, drafts)
 
 
-def contexts(target: Target) -> tuple[int, int]:
-    """The short and the long context, in tokens, of a target that may know no long ones."""
-    return CONTEXTS[0], min(CONTEXTS[1], max(target.positions.context - 64, CONTEXTS[0] + 1))
+def contexts(target: Target) -> tuple[int, ...]:
+    """A short and a long context, in tokens, of a target that may know no long ones; on a GPU,
+    where attention takes other kernels as contexts grow, a longer one too."""
+    most = target.positions.context - 64
+    found = (CONTEXTS[0], min(CONTEXTS[1], max(most, CONTEXTS[0] + 1)))
+    return (*found, FARTHEST) if _on_gpu() and most >= FARTHEST else found
+
+
+def _on_gpu() -> bool:
+    return bool(mx.default_device().type == mx.DeviceType.gpu)
+
+
+def names(loaded: Loaded, drafts: int) -> list[str]:
+    """Of all parts that `measure` yields."""
+    kinds = ["verify", "draft"] if loaded.drafter is not None and drafts > 0 else ["verify"]
+    return [f"{kind} {place}" for place in range(len(contexts(loaded.target))) for kind in kinds]
 
 
 def costs(loaded: Loaded, parts: Mapping[str, Curve]) -> Costs:
-    """What all parts of `measure` come to. Raises KeyError where one is missing."""
+    """What all parts of `measure` come to; contexts that memory had no room for are left out.
+    Raises KeyError where a part is missing."""
     drafter = loaded.drafter
     drafts = drafter is not None and "draft 0" in parts
+    kinds = ["verify", "draft"] if drafts else ["verify"]
+    there = [
+        (place, context)
+        for place, context in enumerate(contexts(loaded.target))
+        if all(parts[f"{kind} {place}"] for kind in kinds)
+    ]
+
+    def curves(kind: str) -> tuple[Curve, ...]:
+        return tuple(parts[f"{kind} {place}"] for place, _ in there)
+
     return Costs(
-        contexts(loaded.target),
-        (parts["verify 0"], parts["verify 1"]),
-        {drafter.kind: (parts["draft 0"], parts["draft 1"])} if drafter and drafts else {},
+        tuple(context for _, context in there),
+        curves("verify"),
+        {drafter.kind: curves("draft")} if drafter and drafts else {},
     )
 
 

@@ -125,8 +125,8 @@ class Session:
 
     def costs(self, parts: Mapping[str, Curve]) -> Costs | None:
         """What the parts of `measure` come to; None while some are missing."""
-        names = 2 if self._timed and self.drafter else 1
-        return measure.costs(self, parts) if len(parts) == 2 * names else None
+        whole = set(measure.names(self, self._timed)) <= set(parts)
+        return measure.costs(self, parts) if whole else None
 
     @property
     def _timed(self) -> int:

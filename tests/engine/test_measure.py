@@ -11,6 +11,7 @@ from llm_specdec.drafters.model.drafter import ModelDrafter
 from llm_specdec.engine import costs
 from llm_specdec.engine import measure as measuring
 from llm_specdec.engine.costs import timed
+from llm_specdec.engine.policy import Auto, Limits
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.target import Target
 from tests.support.simulated_device import Device
@@ -87,3 +88,66 @@ def test_a_plain_step_costs_what_one_of_many_in_a_row_does(monkeypatch, build, r
     curve = measuring._verify_curve(device, device, 128, [2, 4])
     assert curve[1] == pytest.approx(max(build, run + 1), rel=0.03)
     assert curve[4] == pytest.approx(build + run + 4, rel=0.03)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.setattr(measuring, "_on_gpu", lambda: True)
+    monkeypatch.setattr(measuring, "FARTHEST", 512)
+    monkeypatch.setattr(measuring, "CONTEXTS", (64, 128))
+
+
+def on(target, positions):
+    target.config["max_position_embeddings"] = positions
+    return SimpleNamespace(target=target, drafter=None)
+
+
+def test_on_a_gpu_every_width_is_measured_at_a_third_context_too(gpu):
+    """Its attention takes other kernels for more rows and for longer contexts."""
+    loaded = on(Target(*zoo.build("llama")), 1024)
+    parts = dict(measuring.measure(loaded, drafts=0, longest=6))
+    found = measuring.costs(loaded, parts)
+    assert found.contexts == (64, 128, 512)
+    assert [set(curve) for curve in found.verify] == [{1, 2, 3, 4, 5, 7}] * 3
+
+
+def test_a_model_of_few_positions_has_no_third_context(gpu):
+    assert measuring.contexts(on(Target(*zoo.build("llama")), 512).target) == (64, 128)
+
+
+def test_a_third_context_that_memory_has_no_room_for_is_left_out(gpu, monkeypatch):
+    def full(self, length):
+        if length == 512:
+            raise RuntimeError("[malloc] out of memory")
+        return stretched(self, length)
+
+    stretched = RollbackCache.stretched
+    monkeypatch.setattr(RollbackCache, "stretched", full)
+    loaded = on(Target(*zoo.build("llama")), 1024)
+    parts = dict(measuring.measure(loaded, drafts=0, longest=6))
+    assert set(parts) == set(measuring.names(loaded, 0))
+    assert measuring.costs(loaded, parts).contexts == (64, 128)
+
+
+@pytest.mark.parametrize("accepted", [0.3, 0.6, 0.8, 0.95])
+@pytest.mark.parametrize("cliff", [2, 5, 8])
+def test_auto_takes_a_length_within_three_percent_of_the_best(monkeypatch, accepted, cliff):
+    """On a device with a queue whose passes cost more beyond so many rows."""
+
+    def run(width):
+        return 27.0 + 0.8 * width + 15.0 * (width > cliff)
+
+    device: Any = Device(4.0, run)
+    monkeypatch.setattr(measuring, "mx", device)
+    monkeypatch.setattr(costs, "mx", device)
+    monkeypatch.setattr(measuring, "timed", lambda passes: timed(passes, clock=device.clock))
+    curve = measuring._verify_curve(device, device, 128, [*measuring.WIDTHS[:-1], 8])
+    known = costs.Costs((128, 2048), (curve, curve), {})
+    policy = Auto(known, Limits({"lookup": 7}), [(round(1000 * accepted), 1000)] * 7)
+
+    def rate(length):
+        seconds = 4.0 + run(length + 1) if length else max(4.0, run(1))
+        return sum(accepted**i for i in range(length + 1)) / seconds
+
+    length = policy.pick(["lookup"], 128).length
+    assert rate(length) >= 0.97 * max(rate(n) for n in range(8))

@@ -207,3 +207,14 @@ def test_a_source_that_its_kind_does_not_list_is_named():
     auto = Auto(costs(FLAT), Limits({"drafter": LONGEST}, {}))
     with pytest.raises(LookupError, match="source 'guess' is none of its kind's sources: drafter"):
         auto.pick(["guess"], 128)
+
+
+def test_between_contexts_costs_are_drawn_as_a_line_and_never_fall():
+    flat = {1: 1.0, 2: 2.0}
+    priced = Costs((100, 200, 400), (flat, {1: 3.0, 2: 4.0}, {1: 2.0, 2: 8.0}), {})
+    found = {context: priced.round("lookup", 1, context) for context in (50, 100, 150, 300, 500)}
+    assert found == {50: 2.0, 100: 2.0, 150: 3.0, 300: 6.0, 500: 10.0}
+    assert priced.round("lookup", 0, 400) == 3.0  # no shorter than at 200
+    assert Costs.from_json(priced.as_json() | {}) == priced
+    with pytest.raises(ValueError, match="a curve for each context"):
+        Costs.from_json(priced.as_json() | {"contexts": [100, 200]})

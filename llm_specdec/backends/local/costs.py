@@ -20,7 +20,7 @@ from llm_specdec.engine.hardware import device
 from llm_specdec.engine.session import Session
 
 LIMIT = 16 << 20  # bytes; those of one pairing are some thousand
-METHOD = 3  # counts up when `engine.measure` begins to mean something else
+METHOD = 4  # counts up when `engine.measure` begins to mean something else
 
 
 def default_path() -> Path:
@@ -79,12 +79,15 @@ def _parts(stored: object) -> dict[str, Curve]:
 
 
 def _key(session: Session, kv_bits: int | None) -> str:
-    """What the costs depend on: how they are measured, device, mlx, weights, precision."""
+    """What the costs depend on: how they are measured, device and its power mode, mlx, mlx-lm,
+    weights, precision."""
     weights = session.weights
     parts = {
         "method": METHOD,
         "device": device.name(),
+        "power": device.power_mode(),
         "mlx": version("mlx"),
+        "mlx-lm": version("mlx-lm"),
         "target": checkpoint.fingerprint(weights.target),
         "lane": weights.kind,
         "drafter": checkpoint.fingerprint(weights.drafter) if weights.drafter else None,

@@ -1,7 +1,11 @@
 """The device that mlx computes on, as far as memory and reports go."""
 
 import contextlib
+import functools
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -14,6 +18,24 @@ def info() -> dict[str, Any]:
 def name() -> str:
     """Backend and device, such as `gpu Apple M4 Max`."""
     return f"{mx.default_device().type.name} {info().get('device_name', 'unknown')}"
+
+
+@functools.cache
+def power_mode() -> str | None:
+    """How the system trades speed for power, such as `powersave`; None where it does not tell,
+    and on a Mac that is not in low power mode."""
+    if sys.platform == "darwin":
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            asked = subprocess.run(["/usr/bin/pmset", "-g"], capture_output=True, timeout=2)
+            told = dict(line.split()[:2] for line in asked.stdout.splitlines() if line.split()[1:])
+            return "low" if told.get(b"lowpowermode") == b"1" else None
+        return None
+    with contextlib.suppress(OSError):
+        return _GOVERNOR.read_text("ascii").strip() or None
+    return None
+
+
+_GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
 def memory_limit(resident: int = 0, others: int = 0) -> int | None:

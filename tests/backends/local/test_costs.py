@@ -1,5 +1,6 @@
 """Costs are measured once and then only read; a spoilt file is measured over."""
 
+import importlib.metadata
 import json
 import stat
 from dataclasses import replace
@@ -11,6 +12,7 @@ from llm_specdec.backends import plan
 from llm_specdec.backends.local import costs, round_costs
 from llm_specdec.backends.notices import shown
 from llm_specdec.engine.costs import Costs
+from llm_specdec.engine.hardware import device
 from llm_specdec.engine.session import Weights
 from llm_specdec.pairings.registry import Pairing
 from llm_specdec.settings import resolve
@@ -118,3 +120,14 @@ def test_who_waits_for_figures_has_them_measured_at_once(loaded):
     planned = plan(pairing, None, resolve(pairing, None, options={}))
     assert planned.costs == "afterwards"
     assert shown(round_costs(planned, loaded, waits=True), lambda text: None) == MEASURED
+
+
+@pytest.mark.parametrize("what", ["mlx", "mlx-lm", "power"])
+def test_another_version_or_power_mode_is_another_measurement(loaded, path, monkeypatch, what):
+    found(loaded)
+    if what == "power":
+        monkeypatch.setattr(device, "power_mode", lambda: "low")
+    else:
+        own = importlib.metadata.version
+        monkeypatch.setattr(costs, "version", lambda name: "0.0" if name == what else own(name))
+    assert costs.stored(loaded) is None

@@ -1,5 +1,7 @@
 """Memory of the device, by simulated answers of mlx: neither GPU is here to ask."""
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import mlx.core as mx
@@ -82,3 +84,31 @@ def test_only_a_cuda_card_has_a_memory_of_its_own(monkeypatch):
     assert device.card_memory() == 24 * GB
     monkeypatch.setattr(mx.metal, "is_available", lambda: True)
     assert device.card_memory() is None
+
+
+@pytest.mark.parametrize(
+    ("said", "mode"),
+    [
+        (b" lowpowermode         1\n sleep 1 (by x)\n", "low"),
+        (b" lowpowermode 0\n", None),
+        (b"", None),
+    ],
+)
+def test_a_macs_low_power_mode_is_another_mode(monkeypatch, said, mode):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    answer = SimpleNamespace(stdout=said)
+    monkeypatch.setattr(subprocess, "run", lambda *asked, **how: answer)
+    device.power_mode.cache_clear()
+    assert device.power_mode() == mode
+    device.power_mode.cache_clear()
+
+
+def test_so_is_a_governor_of_linux(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(device, "_GOVERNOR", tmp_path / "governor")
+    device.power_mode.cache_clear()
+    assert device.power_mode() is None
+    (tmp_path / "governor").write_text("powersave\n")
+    device.power_mode.cache_clear()
+    assert device.power_mode() == "powersave"
+    device.power_mode.cache_clear()
