@@ -200,7 +200,7 @@ def test_real_drafters_leave_the_distribution_alone(name, scope):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["llama", "qwen3_5", "deepseek_v3"])
+@pytest.mark.parametrize("name", ["llama", "qwen3_5", "deepseek_v3", "nemotron_h"])
 def test_prediction_heads_leave_the_distribution_alone(name, tmp_path):
     heads.write(heads.CASES[name], tmp_path / "target")
     target = load(tmp_path / "target")
