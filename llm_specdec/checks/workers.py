@@ -35,11 +35,11 @@ def _one(held: Held) -> Finding:
             "broken",
             f"a resident worker does not answer at {held.place.socket}"
             + (f" (process {held.pid})" if held.pid else ""),
-            f"what it holds in memory is lost to others; its log is {held.place.log}",
+            f"it holds {gigabytes(held.nbytes)}; its log is {held.place.log}",
             "llm specdec stop",
         )
     names = ", ".join(held.status["pairings"]) or "no pairing yet"
-    memory = gigabytes(held.status["bytes"])
+    memory = gigabytes(held.nbytes)
     if held.outdated:
         return Finding(
             "warning",

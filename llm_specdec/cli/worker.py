@@ -83,11 +83,12 @@ def ps_command(as_json: bool) -> None:
 def _row(held: Held, known: Registry) -> tuple[str, ...]:
     status = held.status
     if held.stuck:
-        return (f"{held.place.socket.name} does not answer: llm specdec stop", *[""] * 7)
+        memory, pid = gigabytes(held.nbytes), "" if held.pid is None else str(held.pid)
+        return ("does not answer", memory, *["–"] * 5, pid)
     left = status["left_s"]
     return (
         ", ".join(_names(held, known)) or "–",
-        gigabytes(status["bytes"]),
+        gigabytes(held.nbytes),
         _short(time.time() - status["since"]),
         "busy" if status["busy"] else _short(status["idle_s"]),
         "forever" if left is None else _short(left),
@@ -99,7 +100,9 @@ def _row(held: Held, known: Registry) -> tuple[str, ...]:
 
 def _as_json(held: Held, known: Registry) -> dict[str, Any]:
     return {
+        "pid": held.pid,
         **held.status,
+        "bytes": held.nbytes,
         "pairings": _names(held, known),
         "answers": not held.stuck,
         "outdated": held.outdated,
@@ -134,17 +137,17 @@ def stop_command(name: str | None, as_json: bool) -> None:
       llm specdec stop qwen
     """
     chosen = [
-        held
+        (held, held.nbytes)
         for held in control.workers()
         if name is None or name in held.status.get("pairings", ())
     ]
     if name is not None and not chosen:
         registry.load().pairing(name)  # it may be a slip
-    ended = [held for held in chosen if control.stop(held)]
-    for held in chosen:
+    ended = [held for held, _ in chosen if control.stop(held)]
+    for held, _ in chosen:
         if held not in ended:
             warn(f"the worker at {held.place.socket} does not end: kill it by hand")
-    freed = sum(int(held.status.get("bytes", 0)) for held in ended)
+    freed = sum(memory for held, memory in chosen if held in ended)
     text = f"stopped {len(ended)}, {gigabytes(freed)} given back" if ended else "nothing to stop"
     done(text, {"stopped": len(ended), "bytes": freed}, as_json)
     if len(ended) < len(chosen):

@@ -31,6 +31,13 @@ class Held:
         return str(self.status.get("target") or "")
 
     @property
+    def nbytes(self) -> int:
+        """Memory that it holds."""
+        if self.status:
+            return int(self.status["bytes"])
+        return _memory_of(self.pid) if self.pid else 0
+
+    @property
     def stuck(self) -> bool:
         return not self.status
 
@@ -97,7 +104,7 @@ def make_room(missing: int, target: str | None = None) -> bool:
         ]
     except ResourceError:
         return False
-    if not others or sum(int(held.status["bytes"]) for held in others) < missing:
+    if not others or sum(held.nbytes for held in others) < missing:
         return False
     return stop(max(others, key=lambda held: float(held.status["idle_s"])))
 
@@ -108,8 +115,16 @@ def held_elsewhere() -> int:
         found = workers()
     except ResourceError:
         return 0
-    others = [held.status for held in found if held.status and held.pid != os.getpid()]
-    return sum(int(status["bytes"]) for status in others)
+    return sum(held.nbytes for held in found if held.pid != os.getpid())
+
+
+def _memory_of(pid: int) -> int:
+    import psutil
+
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return 0
 
 
 def _is_gone(pid: int, seconds: float) -> bool:

@@ -222,6 +222,9 @@ def test_a_stuck_worker_is_said_and_stop_ends_it(kept, monkeypatch):
     assert (done.exit_code, done.stdout) == (0, "Hello you.\n")
     assert f"process {pid} has its socket and does not answer" in done.stderr
     monkeypatch.setattr(starting, "GREETING", 0.5)
+    [row] = json.loads(specdec("ps", "--json").stdout)
+    assert (row["pid"], row["answers"]) == (pid, False) and row["bytes"] > 0
+    assert "does not answer" in specdec("ps").stdout
     assert specdec("stop").exit_code == 0
     assert control._is_gone(pid, 5) and control.workers() == []
 
