@@ -1,15 +1,18 @@
 """Proposals against an independent float64 reference, and where a block is cut."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
 import pytest
 
+from benchmarks import dspark_parity
 from fixtures import dspark_checkpoints as checkpoints
-from fixtures.dflash_checkpoints import VOCAB, Lender, save
+from fixtures.dflash_checkpoints import HIDDEN, LAYER_IDS, VOCAB, Lender, save
 from llm_specdec.drafters.dspark import drafter as dspark
-from llm_specdec.engine.drafter import Proposal
+from llm_specdec.engine.drafter import Proposal, Tap
 from tests.support import dspark_naive as naive
 from tests.support.dflash import Recorder, conversation, proposed, tell
 
@@ -113,3 +116,26 @@ def test_quantising_on_load_keeps_the_confidence_head_whole(tmp_path, kind):
     assert heads.markov_head.markov_w2.bits == 4
     assert heads.confidence_head.proj.weight.dtype == mx.float32
     assert proposed(run.drafter, 4, Recorder(plain=True))
+
+
+RECORDED = json.loads((Path(__file__).parent / "recorded.json").read_text())["layouts"]
+
+
+@pytest.mark.parametrize("layout", RECORDED)
+def test_logits_and_drafts_are_those_of_mlx_dspark(tmp_path, layout):
+    """Recorded by `python -m benchmarks.dspark_parity --record`."""
+    raw, lender = dspark_parity.raw_config(layout), Lender()
+    folder = save(tmp_path / "d", raw, dspark_parity.tensors_of(raw, lender))
+    drafter = dspark.load(folder, lender)
+    taps = mx.array(dspark_parity.taps_of(layout))
+    drafter.start(0)
+    halves: dict[Tap, mx.array] = {
+        tap: taps[:, i * HIDDEN : (i + 1) * HIDDEN] for i, tap in enumerate(LAYER_IDS)
+    }
+    drafter.extend([*[0] * (len(taps) - 1), dspark_parity.PENDING], halves)
+    expected = RECORDED[layout]
+    k = len(expected["drafts"])
+    logits = drafter._logits(drafter._block(k))
+    np.testing.assert_allclose(np.array(logits), expected["logits"], atol=2e-4)
+    assert drafter.max_draft == k
+    assert proposed(drafter, k, Recorder(plain=True)) == expected["drafts"]
