@@ -19,8 +19,11 @@ from llm_specdec import settings
 from llm_specdec.adapter.answer import Answer
 from llm_specdec.adapter.interrupts import interruptible
 from llm_specdec.adapter.model_thread import Done, Reading, submit
+from llm_specdec.backends.served.engines import ENGINES
 from llm_specdec.errors import SpecdecError
 from llm_specdec.pairings.registry import Pairing
+
+IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
 
 
 def _options() -> type[llm.Options]:
@@ -50,6 +53,8 @@ class _Specdec(_BaseModel):
     def __init__(self, model_id: str, pairing: Pairing, profile: str | None) -> None:
         self.model_id = model_id
         self.pairing, self.profile = pairing, profile
+        if pairing.served and ENGINES[pairing.served.engine].images:
+            self.attachment_types = IMAGES
 
     def __str__(self) -> str:
         return f"specdec: {self.model_id}"

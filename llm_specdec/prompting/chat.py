@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import llm
-from llm.parts import Message, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from llm.parts import AttachmentPart, Message, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
 from llm_specdec.errors import UsageError
 from llm_specdec.prompting import thinking
@@ -127,7 +127,8 @@ def _common(a: Sequence[int], b: Sequence[int]) -> int:
 
 
 def _messages(message: Message) -> Iterator[dict[str, Any]]:
-    """What one of llm's messages is for a template; "reasoning" is renamed or dropped later."""
+    """What one of llm's messages is for a template; "reasoning" is renamed or dropped later,
+    and "images" are there for a server only."""
     for part in message.parts:
         if isinstance(part, ToolResultPart):
             yield {
@@ -139,13 +140,23 @@ def _messages(message: Message) -> Iterator[dict[str, Any]]:
     content = "".join(part.text for part in message.parts if isinstance(part, TextPart))
     calls = [_call(part) for part in message.parts if isinstance(part, ToolCallPart)]
     thought = "".join(part.text for part in message.parts if isinstance(part, ReasoningPart))
+    attached = [part.attachment for part in message.parts if isinstance(part, AttachmentPart)]
+    images = [_url(attachment) for attachment in attached if attachment]
     if message.role != "tool" or content:
         yield {
             "role": message.role,
             "content": content,
             **({"reasoning": thought} if thought else {}),
             **({"tool_calls": calls} if calls else {}),
+            **({"images": images} if images else {}),
         }
+
+
+def _url(attachment: llm.Attachment) -> str:
+    """Where it is, or what it is: a server fetches what has an address."""
+    if attachment.url:
+        return attachment.url
+    return f"data:{attachment.resolve_type()};base64,{attachment.base64_content()}"
 
 
 def _call(part: ToolCallPart) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import threading
+from base64 import b64encode
 
 import llm
 import pytest
@@ -17,6 +18,7 @@ from tests.support.receipts import log, logged_receipts
 from tests.support.served import plays
 
 KEY = "sk-very-secret"
+PICTURE = b"\x89PNG\r\n\x1a\n and the rest"
 ANSWERS = {
     "/v1/models": plays("vllm/01-models"),
     "/version": plays("vllm/09-version"),
@@ -271,3 +273,22 @@ def test_async_prompts_of_a_server_do_not_wait_for_each_other(server):
 
     texts = asyncio.run(all_at_once())
     assert len(set(texts)) == 1 and texts[0].startswith("The quick brown fox")
+
+
+def test_a_picture_is_sent_along(server, tmp_path):
+    specdec("add", "big", "--served", server.url)
+    (tmp_path / "dot.png").write_bytes(PICTURE)
+    run("-m", "big", "-a", tmp_path / "dot.png", "What is this?")
+    ((text, image),) = (message["content"] for message in server.asked[-1][1]["messages"])
+    assert text == {"type": "text", "text": "What is this?"}
+    assert image["image_url"]["url"] == f"data:image/png;base64,{b64encode(PICTURE).decode()}"
+
+
+def test_mlx_lm_takes_no_picture(tmp_path):
+    write_registry(
+        '[pairings.there]\ntarget = "m"\n[pairings.there.served]\n'
+        'url = "http://127.0.0.1:9/v1"\nengine = "mlx-lm"\n'
+    )
+    (tmp_path / "dot.png").write_bytes(PICTURE)
+    done = run("-m", "there", "-a", tmp_path / "dot.png", "What is this?")
+    assert "does not support attachments" in done.stderr

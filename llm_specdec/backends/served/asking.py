@@ -22,7 +22,7 @@ def body(plan: Plan, request: Request, engine: Engine) -> dict[str, Any]:
     """Raises UsageError for whatever the engine cannot honour; nothing is dropped."""
     if request.tokens or request.ignore_eos:
         raise UsageError(f"{plan.model_id} is served: it takes messages, not token ids")
-    if not any((message["content"] or "").strip() for message in request.messages):
+    if not any(_says_something(message) for message in request.messages):
         raise UsageError("the prompt is empty: give some text")
     asked = {
         "model": plan.target,
@@ -119,9 +119,18 @@ def _response_format(plan: Plan, request: Request, engine: Engine) -> dict[str, 
     return {"type": "json_schema", "json_schema": schema}
 
 
+def _says_something(message: Mapping[str, Any]) -> bool:
+    return bool((message["content"] or "").strip() or message.get("images"))
+
+
 def _message(message: Mapping[str, Any], engine: Engine) -> dict[str, Any]:
-    """As OpenAI's API has it: arguments of calls are text, thinking has a name of its own."""
+    """As OpenAI's API has it: arguments of calls are text, thinking has a name of its own,
+    pictures make the content a list."""
     found = {key: message[key] for key in ("role", "content", "tool_call_id") if key in message}
+    if images := message.get("images"):
+        text = [{"type": "text", "text": found["content"]}] if found["content"] else []
+        seen = [{"type": "image_url", "image_url": {"url": url}} for url in images]
+        found["content"] = [*text, *seen]
     if engine.template and message.get("reasoning"):
         found["reasoning_content"] = message["reasoning"]
     if calls := message.get("tool_calls"):

@@ -39,7 +39,8 @@ class Engine:
     explicit: all words are sent, as the server's own defaults may be others; else only what
     differs from the built-in default. sends_neutral: penalties too, where they are off.
     own_target: the name of the model that the server was started with, where it loads any other.
-    template: whether `chat_template_kwargs` are taken. draft_length: the field that sets it.
+    template: whether `chat_template_kwargs` are taken. images: whether pictures are, where the
+    model sees. draft_length: the field that sets it.
     cache_off: what makes it read the whole prompt again. tells: which figures its answers hold.
     """
 
@@ -54,6 +55,7 @@ class Engine:
     top_k_off: int = 0
     template: bool = True
     schema: bool = True
+    images: bool = True
     draft_length: str | None = None
     cache_off: Mapping[str, Any] | None = None
     largest_seed: int = 2**63 - 1
@@ -102,6 +104,7 @@ ENGINES = {
             _MLX_PENALTIES,
             own_target="default_model",
             schema=False,
+            images=False,
             draft_length="num_draft_tokens",
             warning=PROMPT_CACHE,
         ),
