@@ -11,20 +11,41 @@ if TYPE_CHECKING:
 
 
 class Foreign(Kind):
-    """name: as `Anatomy.kind` has it. words: what it is. holds: whether a folder holds one."""
+    """name: as `Anatomy.kind` has it. words: what it is. holds: whether a folder holds one.
+    instead: what to do about it."""
 
     sources = ()
 
-    def __init__(self, name: str, words: str, holds: Callable[["CheckpointFiles"], bool]) -> None:
+    def __init__(
+        self,
+        name: str,
+        words: str,
+        holds: Callable[["CheckpointFiles"], bool],
+        instead: str = "take a drafter of another kind for this target",
+    ) -> None:
         self.name = self.files = name
-        self.files_words, self._holds = words, holds
+        self.files_words, self._holds, self._instead = words, holds, instead
 
     def tensors(self, contents: "CheckpointFiles") -> frozenset[str]:
         return frozenset(contents.tensors if self._holds(contents) else ())
 
+    def part(self, contents: "CheckpointFiles") -> str | None:
+        """The model it was made for, where the config names one."""
+        config = contents.config
+        speculators = config.get("speculators_config")
+        verifier = speculators.get("verifier") if isinstance(speculators, dict) else None
+        named = verifier.get("name_or_path") if isinstance(verifier, dict) else None
+        found = named or config.get("base_model_name_or_path")
+        return found if isinstance(found, str) else None
+
     def mismatches(self, target: "Anatomy", drafter: "Anatomy | None") -> list[str]:
         assert drafter is not None
-        return [f"{drafter.folder.name} is {self.files_words}, which nothing here can run"]
+        model = drafter.parts.get(self.name)
+        made_for = f" made for {model}" if model else ""
+        return [
+            f"{drafter.folder.name} is {self.files_words}{made_for}, which nothing here can run: "
+            f"{self._instead}, or --drafter lookup"
+        ]
 
 
 def _peagle(contents: "CheckpointFiles") -> bool:
@@ -56,9 +77,47 @@ def _is_drafters(config: dict[str, Any]) -> bool:
     return str(config.get("model_type")).endswith("_assistant") or "eagle" in architecture.lower()
 
 
+def _medusa(contents: "CheckpointFiles") -> bool:
+    """Residual blocks and an output matrix for each token ahead, numbered."""
+    return any(map(_MEDUSA.match, contents.tensors)) or "medusa_num_heads" in contents.config
+
+
+_MEDUSA = re.compile(r"(medusa_heads?\.)?\d+\.0\.linear\.weight")
+
+
+def _noisy(contents: "CheckpointFiles") -> bool:
+    return any(name.startswith("log_snr_embed.") for name in contents.tensors)
+
+
+def _doubled(contents: "CheckpointFiles") -> bool:
+    """Keys and values of the target's states have matrices of their own."""
+    return any("k_proj_target" in name for name in contents.tensors)
+
+
+def _sinks(contents: "CheckpointFiles") -> bool:
+    block = "hidden_norm.weight" in contents.tensors
+    return block and any("attention_sink" in name for name in contents.tensors)
+
+
+def _fp4(contents: "CheckpointFiles") -> bool:
+    """NVIDIA's packing: two 4-bit floats a byte, and two scales."""
+    drafter = {"hidden_norm.weight", "midlayer.hidden_norm.weight"} & contents.tensors.keys()
+    return bool(drafter) and any(name.endswith(".weight_scale_2") for name in contents.tensors)
+
+
+_PLAIN = "take its 16-bit build"
+_BLOCK = "take a DFlash or plain DSpark drafter of this target"
+_LATER = "take an EAGLE-3 drafter of this target"
+
 # The first that fits names a folder: what is told by less stands below.
-KINDS = (
-    Foreign("p-eagle", "a P-EAGLE drafter", _peagle),
-    Foreign("eagle", "an EAGLE-1 or EAGLE-2 drafter", _eagle),
-    Foreign("foreign-drafter", "a drafter in an unknown layout", _other),
+NAMED = (
+    Foreign("nvfp4", "a drafter in NVIDIA's 4-bit floats", _fp4, _PLAIN),
+    Foreign("bonsai", "a DSpark drafter with noise levels (Bonsai)", _noisy, _BLOCK),
+    Foreign("sinks", "a block drafter with attention sinks (Nemotron, Muse)", _sinks, _BLOCK),
+    Foreign("dflare", "a DFlare drafter", _doubled, _BLOCK),
+    Foreign("xpress", "an xPress drafter", lambda found: _method(found) == "xpress", _BLOCK),
+    Foreign("p-eagle", "a P-EAGLE drafter", _peagle, _LATER),
+    Foreign("eagle", "an EAGLE-1 or EAGLE-2 drafter", _eagle, _LATER),
+    Foreign("medusa", "a set of Medusa heads", _medusa),
 )
+UNKNOWN = Foreign("foreign-drafter", "a drafter in an unknown layout", _other)

@@ -11,9 +11,10 @@ _IN_ORDER = (
     lookup.KIND,
     mtp.KIND,
     model.KIND,
+    *foreign.NAMED,  # before those whose tensors some of them have, too
     dspark.KIND,  # before DFlash, whose tensors it has, too
     dflash.KIND,
-    *foreign.KINDS,
+    foreign.UNKNOWN,
 )
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _IN_ORDER}
 
