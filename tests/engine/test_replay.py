@@ -94,3 +94,26 @@ def test_a_text_that_ends_early_is_never_exact():
     assert replay.compare(target, PROMPTS[0], plain, plain, PENALTIES) is None
     part = replay.compare(target, PROMPTS[0], plain, short, PENALTIES)
     assert part and not part.exact and part.position == TOKENS - 1
+
+
+class Level(Target):
+    """Its two best logits are always equal."""
+
+    def forward(self, tokens, cache):
+        logits = super().forward(tokens, cache)
+        best = mx.argmax(logits, axis=-1)[:, None]
+        columns = mx.arange(logits.shape[-1])[None]
+        twin = (best + 1) % logits.shape[-1]
+        return mx.where(columns == twin, mx.max(logits, axis=-1, keepdims=True), logits)
+
+
+def test_either_of_two_equal_logits_is_the_targets_own_and_no_third():
+    target = Level(*zoo.build("llama"))
+    plain = written(target, PROMPTS[0], sampling=Sampling())
+    row = replay.score(target, PROMPTS[0], plain, 0, Sampling())
+    twins = [i for i in range(row.size) if row[i].item() == mx.max(row).item()]
+    assert len(twins) == 2 and plain.tokens[0] in twins
+    for token, exact in ((sum(twins) - plain.tokens[0], True), (max(twins) + 3, False)):
+        other = dataclasses.replace(plain, tokens=[token % row.size, *plain.tokens[1:]])
+        part = replay.compare(target, PROMPTS[0], plain, other, Sampling())
+        assert part and (part.position, part.gap, part.exact) == (0, 0.0, exact)
