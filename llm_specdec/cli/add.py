@@ -1,5 +1,6 @@
 """`llm specdec add`: check a target and a drafter, and register them as a pairing."""
 
+import shlex
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -283,4 +284,8 @@ def report(pairing: Pairing, choice: Choice, card: Card | None, as_json: bool) -
     taken = bool(pairing.card.get("taken"))
     for line in card_values.report(pairing.name, card, taken) if card else []:
         echo(line)
+    if choice.published:
+        echo(f"published for it: {', '.join(choice.published)}")
+        options = ["--force", "--target", pairing.target, "--drafter", choice.published[0]]
+        echo(f"to take one: {shlex.join(['llm', 'specdec', 'add', pairing.name, *options])}")
     echo(f"try it: llm -m {pairing.name} 'hello'")

@@ -6,6 +6,7 @@ from pathlib import Path
 from llm_specdec import hub
 from llm_specdec.checkpoint import Anatomy, fingerprint
 from llm_specdec.drafters import fit
+from llm_specdec.drafters.published import drafters_for
 from llm_specdec.drafters.recognise import read
 from llm_specdec.drafters.table import KINDS, words
 from llm_specdec.errors import PairingError, SpecdecError, UnsupportedError
@@ -26,6 +27,7 @@ class Choice:
     group_size: int | None = None
     stored_bits: int | None = None  # of a drafter that is stored quantised
     warnings: list[str] = field(default_factory=list)
+    published: tuple[str, ...] = ()  # repositories of drafters, where `auto` found none here
     lost: str = ""  # why a drafter of its own could be taken from another build
 
 
@@ -85,7 +87,14 @@ def _automatic(choice: Choice, target: Anatomy, found: Registry) -> Choice:
                 bits=known.drafter_bits,
                 group_size=known.drafter_group_size,
             )
-    return replace(choice, drafter=lane.kind, kind=lane.kind, why=why, lost=fit.lost(target))
+    return replace(
+        choice,
+        drafter=lane.kind,
+        kind=lane.kind,
+        why=why,
+        published=drafters_for(choice.target),
+        lost=fit.lost(target),
+    )
 
 
 def _registered(found: Registry, target: str) -> list[Pairing]:

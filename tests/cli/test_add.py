@@ -75,6 +75,15 @@ def test_auto_takes_the_targets_head_else_lookup(models, folder, kind):
     assert registry.load().pairing("q").kind == kind
 
 
+def test_auto_names_what_to_download_where_no_drafter_is_here(models, tmp_path):
+    target = tmp_path / "Qwen3.6-27B-4bit"
+    shutil.copytree(models / "plain", target)
+    said = specdec("add", "q", "--target", target).stdout
+    command = next(line for line in said.splitlines() if line.startswith("to take one: "))
+    assert command.endswith(f"--target {target} --drafter mlx-community/Qwen3.6-27B-MTP-4bit")
+    assert "published for it" not in specdec("add", "p", "--target", models / "plain").stdout
+
+
 def test_auto_takes_the_drafter_registered_for_the_same_target(models):
     specdec("add", "a", "--target", models / "plain", "--drafter", models / "small")
     assert "the drafter of pairing a" in specdec("add", "b", "--target", models / "plain").stdout
