@@ -53,6 +53,9 @@ def receipt(events):
         ("mlx_vlm_dflash/04-stream-usage", "mlx-vlm", (23, 66, 0), "dflash"),
         ("mlx_vlm/04-stream-usage", "mlx-vlm", (None, None, None), None),
         ("mlx_lm/05-stream-usage", "mlx-lm", (None, None, None), None),
+        ("sglang/04-stream-usage", "sglang", (6, 24, 18), None),
+        ("lmstudio/04-stream-usage", "lmstudio", (None, 20, 15), "smol-draft"),
+        ("ollama/04-stream-usage", "openai", (None, None, None), None),
     ],
 )
 def test_the_receipt_has_the_servers_own_figures(name, engine, draft, method):
@@ -70,6 +73,15 @@ def test_the_receipt_has_the_servers_own_figures(name, engine, draft, method):
     assert found["finish_reason"] == "length"
     assert (found["completion_sha256"], found["phases_ms"]["verify"]) == (None, None)
     json.dumps(found, allow_nan=False)
+
+
+def test_answers_that_nobody_recorded_say_so():
+    made = {path.parent.name for path in served.ANSWERS.rglob("*.json") if _says(path)}
+    assert made == {"sglang", "lmstudio", "ollama"}
+
+
+def _says(path):
+    return json.loads(path.read_text()).get("made", "").startswith("not recorded: made after")
 
 
 def test_a_histogram_becomes_acceptance_by_position():
