@@ -16,6 +16,10 @@ from llm_specdec.pairings.registry import Pairing, Profile, Served
 if TYPE_CHECKING:
     from llm_specdec.backends import Plan
 
+# Keys that lines of their own show, and those that mean nothing for a served pairing.
+BELOW = {"settings", "deviations", "profiles", "card", "head", "fingerprints", "served"}
+LOCAL = {"drafter", "kind", "draft_tokens", "drafter_bits", "drafter_group_size"}
+
 
 @click.command(name="show", short_help="Show everything that is stored for a pairing")
 @click.argument("name")
@@ -40,16 +44,9 @@ def show_command(name: str, with_costs: bool, recalibrate: bool, as_json: bool) 
     if as_json:
         print_json(data)
         return
+    hidden = {*BELOW, *(LOCAL if pairing.served else ())}
     for key, value in data.items():
-        if key not in (
-            "settings",
-            "deviations",
-            "profiles",
-            "card",
-            "head",
-            "fingerprints",
-            "served",
-        ):
+        if key not in hidden:
             echo(f"{key:<20}{show_value(value)}")
     _show_files(pairing)
     show_settings(pairing, "settings", pairing)

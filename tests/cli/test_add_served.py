@@ -284,6 +284,13 @@ def test_a_picture_is_sent_along(server, tmp_path):
     assert image["image_url"]["url"] == f"data:image/png;base64,{b64encode(PICTURE).decode()}"
 
 
+def test_show_says_nothing_of_a_drafter_that_is_the_servers_affair(server):
+    specdec("add", "big", "--served", server.url)
+    shown = specdec("show", "big").printed
+    assert "served by" in shown
+    assert "drafter" not in shown
+
+
 def test_mlx_lm_takes_no_picture(tmp_path):
     write_registry(
         '[pairings.there]\ntarget = "m"\n[pairings.there.served]\n'

@@ -6,7 +6,7 @@ from typing import Any
 
 from llm_specdec.backends.events import Request
 from llm_specdec.backends.planning import Plan
-from llm_specdec.backends.served.engines import PENALTIES, Engine
+from llm_specdec.backends.served.engines import ANSWER, PENALTIES, Engine
 from llm_specdec.errors import UsageError
 from llm_specdec.settings import SETTINGS
 
@@ -72,13 +72,17 @@ def _penalties(plan: Plan, engine: Engine) -> dict[str, Any]:
             if not ways:
                 raise _cannot(plan, engine, name)
             if scope not in ways:
-                raise _cannot(
-                    plan, engine, name, f"it counts otherwise; set penalty_scope={next(iter(ways))}"
-                )
+                raise _cannot(plan, engine, name, _counts(next(iter(ways))))
             found |= ways[scope]
         if value != neutral or (ways and engine.sends_neutral):
             found[engine.words.get(name, name)] = value
     return found
+
+
+def _counts(scope: str) -> str:
+    if scope == ANSWER:
+        return "it counts over the answer alone; unset it"
+    return f"it counts otherwise; set penalty_scope={scope}"
 
 
 def _template(plan: Plan, engine: Engine) -> dict[str, Any]:

@@ -14,10 +14,12 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 # Penalty → scope → what must be sent beside it for the engine to count so. A scope that is not
 # there is one that the engine does not have.
 Counting = Mapping[str, Mapping[str, Mapping[str, Any]]]
+ANSWER = "answer"  # no scope of ours: over the answer alone
 _AS_CARDS: Counting = {name: {"card": NOTHING} for name in PENALTIES}
 _OPENAI_PENALTIES: Counting = {
     name: {"card": NOTHING} for name in ("presence_penalty", "frequency_penalty")
 }
+_SGLANG_PENALTIES: Counting = {**_AS_CARDS, "repetition_penalty": {ANSWER: NOTHING}}
 # llama.cpp makes room for as many tokens as are named (2^31 would be gigabytes), and refuses -1.
 # Presence and frequency over prompt and answer are not what a card means.
 _LLAMA_PENALTIES: Counting = {
@@ -83,7 +85,7 @@ ENGINES = {
             "sglang",
             "rounds, drafted and accepted",
             {**OPENAI, **SAMPLERS},
-            _AS_CARDS,
+            _SGLANG_PENALTIES,
             extra={"return_spec_tokens_details": True},
             sends_neutral=True,
             top_k_off=-1,

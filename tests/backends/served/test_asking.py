@@ -64,6 +64,7 @@ def test_only_what_is_set_goes_to_an_engine_that_may_not_know_more():
         ("openai", {"top_k": 20}, "top_k 20"),
         ("openai", {"min_p": 0.1}, "min_p 0.1"),
         ("openai", {"repetition_penalty": 1.1}, "repetition_penalty 1.1"),
+        ("sglang", {"repetition_penalty": 1.1}, "it counts over the answer alone; unset it"),
         ("openai", {"thinking": "off"}, "thinking"),
         ("openai", {"chat_template_kwargs": {"a": 1}}, "chat_template_kwargs"),
         ("vllm", {"kv_bits": 8}, "kv_bits 8"),
