@@ -1,6 +1,6 @@
 """The kinds of drafters there are. Nothing else lists them or knows one by name."""
 
-from llm_specdec.drafters import dflash, dspark, foreign, lookup, model, mtp
+from llm_specdec.drafters import dflash, dspark, eagle3, foreign, lookup, model, mtp
 from llm_specdec.drafters.kind import Kind, NoDrafter
 
 NONE = NoDrafter()
@@ -14,6 +14,7 @@ _IN_ORDER = (
     *foreign.NAMED,  # before those whose tensors some of them have, too
     dspark.KIND,  # before DFlash, whose tensors it has, too
     dflash.KIND,
+    eagle3.KIND,
     foreign.UNKNOWN,
 )
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _IN_ORDER}

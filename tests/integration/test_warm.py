@@ -69,7 +69,7 @@ def test_warm_is_cold_in_every_combination(family, lane):
     check(family, lane)
 
 
-@pytest.mark.parametrize("lane", ["none", "model", "mtp", "dflash"])
+@pytest.mark.parametrize("lane", ["none", "model", "mtp", "dflash", "eagle3"])
 @pytest.mark.parametrize("family", ["llama", "gemma3", "qwen3_5"])
 def test_a_quantised_cache_is_kept_too(family, lane):
     check(family, lane, ["the same again", "another suffix"], kv_bits=8)
@@ -95,7 +95,9 @@ def test_a_chat_goes_on_from_turn_to_turn(family, lane):
     assert again == warm.outcome(warm.prepared(family, lane, PROMPT)) and again.cached
 
 
-@pytest.mark.parametrize(("family", "lane"), product(KINDS, ["model", "mtp", "dflash", "dspark"]))
+@pytest.mark.parametrize(
+    ("family", "lane"), product(KINDS, ["model", "mtp", "dflash", "dspark", "eagle3"])
+)
 def test_a_kept_state_is_never_written_to(family, lane):
     prefix = warm.Kept()
     warm.told(warm.prepared(family, lane, PROMPT, prefix), prefix)
@@ -123,7 +125,7 @@ def test_the_state_of_another_token_is_caught(family):
     assert stale != warm.outcome(warm.prepared(family, "none", prompt))
 
 
-@pytest.mark.parametrize("lane", ["model", "mtp", "dflash", "sliding dflash", "dspark"])
+@pytest.mark.parametrize("lane", ["model", "mtp", "dflash", "sliding dflash", "dspark", "eagle3"])
 def test_a_drafters_state_of_another_text_is_caught(lane):
     """The text is right all the same: the drafter only proposes."""
     prefix, other = warm.Kept(), warm.Kept()
@@ -141,7 +143,7 @@ def test_a_drafters_state_of_another_text_is_caught(lane):
 
 
 @pytest.mark.parametrize(
-    ("family", "lane"), product(KINDS, ["none", "model", "mtp", "dflash", "dspark"])
+    ("family", "lane"), product(KINDS, ["none", "model", "mtp", "dflash", "dspark", "eagle3"])
 )
 def test_an_interrupted_run_leaves_a_sound_state(family, lane, monkeypatch):
     """Ctrl-C while the host waits for a verify pass, and a reader that stops reading."""

@@ -10,13 +10,12 @@ from mlx.nn.layers.embedding import Embedding
 from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.quantized import quantize
 
+from llm_specdec.drafters.common.stored import Weights, cast, draft_tokens, one_line, stored
 from llm_specdec.drafters.dflash.config import DFlashConfig
 from llm_specdec.drafters.dflash.model import BlockModel
 from llm_specdec.engine.hardware import skinny_matmul
 from llm_specdec.engine.taps import evaluate
 from llm_specdec.errors import CheckpointError
-
-Weights = dict[str, mx.array]
 
 _FUSED = {
     "self_attn.kv_proj": ("self_attn.k_proj", "self_attn.v_proj"),
@@ -56,7 +55,9 @@ class Checkpoint(Module):
             self.embedding = Embedding(config.vocab_size, config.hidden_size)
         if "head.matrix.weight" in weights:
             rows = weights["head.matrix.weight"].shape[0]
-            self.head = OutputMatrix(rows, config.hidden_size, _draft_tokens(weights, rows, config))
+            self.head = OutputMatrix(
+                rows, config.hidden_size, draft_tokens(weights, rows, config.vocab_size)
+            )
 
 
 def load(
@@ -77,7 +78,7 @@ def load(
             f"{folder} is stored in {config.quantisation[0]} bits already: "
             "leave drafter_bits out, or take the 16-bit checkpoint"
         )
-    weights = _renamed(_stored(folder), config)
+    weights = _renamed(stored(folder), config)
     checkpoint = Checkpoint(config, weights, make(weights) if make else BlockModel(config))
     if config.quantisation:
         stored_bits, stored_group = config.quantisation
@@ -89,9 +90,9 @@ def load(
         )
     weights.pop("d2t", None)
     try:
-        checkpoint.load_weights(list(_cast(weights, dtype).items()))
+        checkpoint.load_weights(list(cast(weights, dtype).items()))
     except ValueError as error:
-        raise CheckpointError(f"{folder}: {_one_line(error)}") from error
+        raise CheckpointError(f"{folder}: {one_line(error)}") from error
     if bits:
         quantize(
             checkpoint,
@@ -109,22 +110,9 @@ def load(
     return checkpoint
 
 
-def _stored(folder: Path) -> Weights:
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise CheckpointError(f"{folder} holds no safetensors file")
-    weights: Weights = {}
-    for file in files:
-        try:
-            weights.update(mx.load(str(file)))  # type: ignore[arg-type]
-        except (OSError, RuntimeError, ValueError) as error:
-            raise CheckpointError(f"{file} cannot be read: {_one_line(error)}") from error
-    return weights
-
-
-def _renamed(stored: Weights, config: DFlashConfig) -> Weights:
+def _renamed(found: Weights, config: DFlashConfig) -> Weights:
     """Tensor names of the files → those of `Checkpoint`, products over the same input fused."""
-    weights = {_name(key): value for key, value in stored.items() if not _FOREIGN.match(key)}
+    weights = {_name(key): value for key, value in found.items() if not _FOREIGN.match(key)}
     for i in range(config.layers):
         for fused, (one, two) in _FUSED.items():
             prefix = f"model.layers.{i}."
@@ -148,39 +136,3 @@ def _name(stored: str) -> str:
     if name.endswith("_codebook"):
         name += ".weight"
     return f"model.{name}"
-
-
-def _draft_tokens(weights: Weights, rows: int, config: DFlashConfig) -> mx.array | None:
-    """`d2t` holds offsets: row i of the output matrix is token i + d2t[i]."""
-    if "d2t" not in weights:
-        if rows < config.vocab_size:
-            raise CheckpointError(
-                f"its output matrix has {rows} rows of a vocabulary of {config.vocab_size}, and "
-                "no d2t says for which tokens"
-            )
-        return None
-    offsets = weights["d2t"].astype(mx.int32)
-    if offsets.shape != (rows,):
-        raise CheckpointError(
-            f"d2t has {offsets.size} entries, the output matrix {rows} rows: they must agree"
-        )
-    tokens = offsets + mx.arange(rows, dtype=mx.int32)
-    ids: list[int] = tokens.tolist()  # type: ignore[assignment]
-    if min(ids) < 0 or max(ids) >= config.vocab_size or len(set(ids)) != rows:
-        raise CheckpointError(
-            f"d2t leads to tokens {min(ids)} to {max(ids)}, some of them twice or outside the "
-            f"vocabulary of {config.vocab_size}"
-        )
-    return tokens
-
-
-def _cast(weights: Weights, dtype: mx.Dtype) -> Weights:
-    """All floats in one precision: a mixed product would cast its matrix at every call."""
-    return {
-        name: value.astype(dtype) if mx.issubdtype(value.dtype, mx.floating) else value
-        for name, value in weights.items()
-    }
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

@@ -6,8 +6,9 @@ import mlx.core as mx
 
 from llm_specdec.drafters.common.lender import Lender
 from llm_specdec.drafters.common.shortlist import NEVER
+from llm_specdec.drafters.common.stored import Weights
 from llm_specdec.drafters.dflash.drafter import DFlashDrafter, embedded_by
-from llm_specdec.drafters.dflash.weights import Checkpoint, Weights
+from llm_specdec.drafters.dflash.weights import Checkpoint
 from llm_specdec.drafters.dflash.weights import load as load_weights
 from llm_specdec.drafters.dspark.config import DSparkConfig, read
 from llm_specdec.drafters.dspark.model import DSparkModel

@@ -7,30 +7,19 @@ the pairing.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import mlx.core as mx
 from mlx_lm.models.cache import KVCache
 
+from llm_specdec.drafters.common import own_answers
 from llm_specdec.drafters.mtp import KIND
 from llm_specdec.drafters.mtp.drafter import MTPDrafter
 from llm_specdec.drafters.mtp.loading import tap_of
-from llm_specdec.engine.phases import PhaseTimer
-from llm_specdec.engine.request import Request
 from llm_specdec.engine.session import Session
 from llm_specdec.engine.taps import Taps
 from llm_specdec.engine.target import Target
-from llm_specdec.errors import UsageError
-from llm_specdec.prompting.rendering import Conversation, show
-from llm_specdec.prompting.templates import template_text
 
 READS = tuple(KIND.readings)
-PROMPTS = (
-    "Explain in a few sentences how a bicycle stays upright.",
-    "Write a Python function that returns the longest word of a sentence.",
-)
-LENGTH = 96  # tokens of the target's own answer to each prompt
-MARGIN = 0.03  # by which the other reading must be better: about a standard error
 
 
 def calibrate(session: Session) -> tuple[str, dict[str, float]]:
@@ -41,31 +30,10 @@ def calibrate(session: Session) -> tuple[str, dict[str, float]]:
     """
     drafter = session.drafter
     assert isinstance(drafter, MTPDrafter)
-    found = []
-    for question in PROMPTS:
-        prompt = _prompt(session.tokenizer, question)
-        run = session.run(Request(prompt, LENGTH), PhaseTimer(), draft_tokens=0)
-        answer = [token for part in run.tokens() for token in part]
-        found.append(acceptance(drafter, session.target, prompt, answer))
+    found = [acceptance(drafter, session.target, *said) for said in own_answers.of(session)]
     means = {reads: sum(one[reads] for one in found) / len(found) for reads in READS}
     usual = "final_norm" if drafter.taps == ("final_norm",) else "last_layer"
-    return better(means, usual), means
-
-
-def _prompt(tokenizer: Any, question: str) -> list[int]:
-    if not tokenizer.has_chat_template:
-        return list(tokenizer.encode(question))
-    asked = Conversation([{"role": "user", "content": question}])
-    (shown,) = show(tokenizer, template_text(tokenizer), [asked], {})
-    if isinstance(shown, UsageError):
-        raise shown
-    return shown.tokens()
-
-
-def better(found: dict[str, float], usual: str) -> str:
-    """The reading to keep: the layout's own unless another one is clearly better."""
-    best = max(found, key=lambda reads: found[reads])
-    return best if found[best] > found[usual] + MARGIN else usual
+    return own_answers.better(means, usual), means
 
 
 def acceptance(

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures import heads
+from llm_specdec.drafters.common import own_answers
 from llm_specdec.drafters.common.language_model import load
 from llm_specdec.drafters.mtp import calibration
 from llm_specdec.drafters.mtp.loading import load_head
@@ -27,7 +28,7 @@ def test_acceptance_is_what_drafting_one_token_gets(tmp_path):
 
 
 def test_the_layouts_own_reading_stays_unless_another_is_clearly_better():
-    better = calibration.better
+    better = own_answers.better
     assert better({"final_norm": 0.50, "last_layer": 0.51}, "final_norm") == "final_norm"
     assert better({"final_norm": 0.50, "last_layer": 0.60}, "final_norm") == "last_layer"
     assert better({"final_norm": 0.60, "last_layer": 0.50}, "last_layer") == "final_norm"

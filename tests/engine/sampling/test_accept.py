@@ -11,6 +11,7 @@ from fixtures import (
     chisquare,
     dflash_checkpoints,
     dspark_checkpoints,
+    eagle3_checkpoints,
     heads,
     parity,
     reference,
@@ -184,6 +185,7 @@ DRAFTERS = {
     "dflash": dflash(1),
     "dflash 2": dflash(2),
     "dflash 2, small head": dflash(2, rows=40),
+    "eagle3": lambda target: eagle3_checkpoints.drafter_for(target),
     "model": lambda target: ModelDrafter(parity.near_copy("qwen3_5"), zoo.VOCAB),
 }
 
