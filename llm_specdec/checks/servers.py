@@ -19,7 +19,11 @@ def one_served(pairing: Pairing) -> Findings:
     try:
         found = detection.detect(served)
         detection.target_of(found, pairing.target, served)
-    except (ResourceError, UsageError) as error:
+    except ResourceError as error:
+        how = f"start the server; if it has moved, {_again(pairing)} with its new address"
+        yield Finding("broken", f"{pairing.name}: {error}", "it cannot run", how)
+        return
+    except UsageError as error:
         yield Finding("broken", f"{pairing.name}: {error}", "it cannot run", _again(pairing))
         return
     version = f" {found.version}" if found.version else ""

@@ -120,6 +120,7 @@ def test_doctor_on_a_server_that_is_down(server):
     assert done.exit_code == 1
     assert "cannot be reached" in done.stdout
     assert f"llm specdec add big --force --served {server.url}" in done.stdout
+    assert "fix: start the server; if it has moved" in done.stdout
 
 
 def test_mlx_lm_is_warned_of(server):
