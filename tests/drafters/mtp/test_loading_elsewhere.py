@@ -110,3 +110,24 @@ def test_a_head_is_quantised_on_load_and_its_choice_of_experts_stays_exact(tmp_p
     assert {"projection.scales", "layer.mlp.switch_mlp.up_proj.scales"} <= packed
     assert not any("gate.scales" in name for name in packed)
     assert 0 < mx.abs(outputs(head) - whole).max() < 0.2
+
+
+def test_the_names_of_a_split_glm_head_are_known(tmp_path):
+    """Flat, with the layer under `mtp_block`."""
+    case = heads.CASES["glm4_moe_lite"]
+    expected = outputs(heads.write(case, tmp_path / "target"))
+    head = heads.take_out(case, tmp_path / "target", tmp_path / "head")
+    names = {
+        "shared_head.norm.weight": "model.shared_head_norm.weight",
+        "shared_head.head.weight": "lm_head.weight",
+    }
+    top = ("enorm.", "hnorm.", "eh_proj.", "embed_tokens.")
+    split = {}
+    for name, value in heads.read(head / "model.safetensors").items():
+        rest = name.removeprefix("model.layers.2.")
+        block = "model." if rest.startswith(top) else "model.mtp_block."
+        split[names.get(rest, block + rest)] = value
+    mx.save_safetensors(str(head / "model.safetensors"), split)
+    assert read(head).kind == "mtp-sidecar"
+    drafter = load_head(head, load(tmp_path / "target"))
+    assert mx.allclose(outputs(drafter.head), expected, atol=1e-4)
