@@ -44,7 +44,9 @@ class DSpark(DFlash):
 
         assert weights.drafter is not None
         group_size = weights.drafter_group_size or DRAFTER_GROUP_SIZE
-        return drafter.load(weights.drafter, target, weights.drafter_bits, group_size)
+        return drafter.load(
+            weights.drafter, target, weights.drafter_bits, group_size, shortlist=True
+        )
 
 
 KIND = DSpark()

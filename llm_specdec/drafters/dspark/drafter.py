@@ -19,10 +19,14 @@ LEAST = 0.2
 
 
 def load(
-    folder: Path, target: Lender, bits: int | None = None, group_size: int = 64
+    folder: Path,
+    target: Lender,
+    bits: int | None = None,
+    group_size: int = 64,
+    shortlist: bool = False,
 ) -> "DSparkDrafter":
     """Load a DSpark checkpoint for a loaded target, in the target's precision; with `bits` its
-    matrices are quantised.
+    matrices are quantised, and `shortlist` is as for DFlash.
 
     Raises: CheckpointError, PairingError.
     """
@@ -34,7 +38,7 @@ def load(
         return DSparkModel(config, rows, "model.confidence_head.proj.weight" in weights)
 
     checkpoint = load_weights(folder, config.block, dtype, bits, group_size, made)
-    return DSparkDrafter(config, checkpoint, target, dtype)
+    return DSparkDrafter(config, checkpoint, target, dtype, shortlist)
 
 
 class DSparkDrafter(DFlashDrafter):
@@ -42,9 +46,14 @@ class DSparkDrafter(DFlashDrafter):
     model: DSparkModel
 
     def __init__(
-        self, config: DSparkConfig, checkpoint: Checkpoint, target: Lender, dtype: mx.Dtype
+        self,
+        config: DSparkConfig,
+        checkpoint: Checkpoint,
+        target: Lender,
+        dtype: mx.Dtype,
+        shortlist: bool = False,
     ) -> None:
-        super().__init__(config.block, checkpoint, target, dtype)
+        super().__init__(config.block, checkpoint, target, dtype, shortlist)
         self._rank, self._whole_block = config.markov_rank, not all(config.block.causal)
 
     def propose(self, k: int, draw: Draw) -> Proposal:
@@ -73,7 +82,7 @@ class DSparkDrafter(DFlashDrafter):
             bias, state = heads.markov_head.bias(h, w, state)
             if heads.confident:
                 chances.append(heads.confidence_head(h, w))
-            width = min(row.shape[0], bias.shape[0])  # padding may differ
+            width = min(row.shape[0], bias.shape[0])  # padding may differ, or a shortlist end
             before = self._one(row[:width] + bias[:width], tokens, draw)
             tokens.append(before)
         return tokens, chances

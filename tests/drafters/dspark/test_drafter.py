@@ -11,6 +11,7 @@ import pytest
 from benchmarks import dspark_parity
 from fixtures import dspark_checkpoints as checkpoints
 from fixtures.dflash_checkpoints import HIDDEN, LAYER_IDS, VOCAB, Lender, save
+from llm_specdec.drafters.common.shortlist import Shortlist
 from llm_specdec.drafters.dspark import drafter as dspark
 from llm_specdec.engine.drafter import Proposal, Tap
 from tests.support import dspark_naive as naive
@@ -116,6 +117,20 @@ def test_quantising_on_load_keeps_the_confidence_head_whole(tmp_path, kind):
     assert heads.markov_head.markov_w2.bits == 4
     assert heads.confidence_head.proj.weight.dtype == mx.float32
     assert proposed(run.drafter, 4, Recorder(plain=True))
+
+
+def test_a_shortlist_keeps_drafts_among_the_common_tokens(tmp_path, monkeypatch):
+    monkeypatch.setattr(Shortlist, "rows", 20)
+    raw = checkpoints.config(**UNCUT)
+    folder = save(tmp_path / "d", raw, checkpoints.weights(raw))
+    drafter = dspark.load(folder, Lender(), shortlist=True)
+    tokens, taps = conversation()
+    drafter.start(tokens[0])
+    tell(drafter, tokens, taps, 0, 30)
+    drafts = proposed(drafter, 6, Recorder(plain=True))
+    assert max(drafts) < 20
+    assert proposed(drafter, 6, Recorder()) == drafts
+    assert proposed(dspark.load(folder, Lender()), 6, Recorder()) != drafts
 
 
 RECORDED = json.loads((Path(__file__).parent / "recorded.json").read_text())["layouts"]
