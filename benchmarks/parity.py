@@ -69,7 +69,8 @@ def bits(args: argparse.Namespace) -> bool:
         print(family, f"not in {', '.join(left)}" if left else "", file=sys.stderr, flush=True)
     sound = _told(outcomes, ("precision", "lane", "family"))
     for name in parity.FAULTS:
-        wrong = [parity.run(case, name) for case in parity.faulty_cases()]
+        sound_cases = [c for c in parity.faulty_cases() if parity.run(c).verdict == "identical"]
+        wrong = [parity.run(case, name) for case in sound_cases]
         parted = [o.verdict for o in wrong if o.verdict != "identical"]
         broken = parted.count("broken")
         print(f"{name}: {len(wrong)} runs, {len(parted)} parted, {broken} called broken")

@@ -57,14 +57,10 @@ def compare(
         return None if same else Difference(shorter, 0.0, exact=False)
     scores = [score(target, prompt, text, at, sampling, kv_bits) for text in (one, other)]
     second, first = cast(list[float], mx.sort(scores[0])[-2:].tolist())
-    chosen = zip(scores, (one.tokens[at], other.tokens[at]), strict=True)
-    return Difference(at, first - second, exact=all(_is_best(row, token) for row, token in chosen))
-
-
-def _is_best(row: mx.array, token: int) -> bool:
-    """Also beside an equal one: in 16 bits two logits are often the same, and which of them is
-    taken is nobody's fault."""
-    return bool((row[token] == mx.max(row)).item())
+    # In 16 bits two logits are often equal, and another program may take the other of them.
+    own = bool((scores[0][one.tokens[at]] == mx.max(scores[0])).item())
+    exact = own and cast(int, mx.argmax(scores[1]).item()) == other.tokens[at]
+    return Difference(at, first - second, exact)
 
 
 def score(

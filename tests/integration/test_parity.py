@@ -63,7 +63,8 @@ def test_no_lane_is_broken_in_other_precisions(precision):
 
 @pytest.mark.parametrize("fault", parity.FAULTS)
 def test_a_fault_is_called_broken_in_every_precision(fault):
-    outcomes = [parity.run(case, fault) for case in [*parity.faulty_cases()][::5]]
+    cases = [c for c in [*parity.faulty_cases()][::5] if parity.run(c).verdict == "identical"]
+    outcomes = [parity.run(case, fault) for case in cases]
     verdicts = [o.verdict for o in outcomes if o.verdict != "identical"]
     assert verdicts and set(verdicts) == {"broken"}
 
