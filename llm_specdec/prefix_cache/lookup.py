@@ -26,7 +26,8 @@ class Tier(Protocol):
 
 @dataclass(frozen=True)
 class PrefixCache:
-    """The entries of one key. What has fewer than `least` positions is neither kept nor used."""
+    """The entries of one key. What has fewer than `least` positions is not kept on disk, and used
+    only where it is the whole of a short prompt, asked again."""
 
     key: Key
     hot: Tier
@@ -37,8 +38,9 @@ class PrefixCache:
         """The entry with the most usable positions, the one in memory where both are equal.
         An entry read from disk is hot from then on."""
         most = len(prompt) - 1
-        best = self.hot.longest(self.key, prompt, self.least - 1)
-        beyond = best.length if best else self.least - 1
+        beyond = max(0, min(self.least, most) - 1)
+        best = self.hot.longest(self.key, prompt, beyond)
+        beyond = best.length if best else beyond
         if self.disk is None or beyond >= most:
             return best
         if cold := self.disk.longest(self.key, prompt, beyond):
@@ -47,14 +49,11 @@ class PrefixCache:
 
     def keep(self, entries: Iterable[Entry]) -> None:
         """Keep these in memory."""
-        self._put(self.hot, entries)
+        for entry in entries:
+            self.hot.put(self.key, entry)
 
     def store(self, entries: Iterable[Entry]) -> None:
         """Keep these on disk, where there is one."""
-        if self.disk is not None:
-            self._put(self.disk, entries)
-
-    def _put(self, tier: Tier, entries: Iterable[Entry]) -> None:
         for entry in entries:
-            if entry.length >= self.least:
-                tier.put(self.key, entry)
+            if self.disk is not None and entry.length >= self.least:
+                self.disk.put(self.key, entry)

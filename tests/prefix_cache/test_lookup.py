@@ -53,10 +53,13 @@ def test_what_was_on_disk_is_hot_from_then_on(cache):
     assert cache.disk.asked == [2]
 
 
-def test_short_states_are_neither_kept_nor_used(cache):
+def test_short_states_are_not_kept_on_disk_and_used_for_their_own_prompt_alone(cache):
     cache.keep([entry(3), entry(9)])
     cache.store([entry(3)])
-    assert (len(cache.hot), len(cache.disk)) == (1, 0)
+    assert (len(cache.hot), len(cache.disk)) == (1, 0)  # one holds both
+    assert cache.longest([0]) is None
+    assert cache.longest([0, 1, 2]).length == 2
+    assert cache.longest([0, 1, 90]).length == 2
     assert cache.longest([0, 1, 2, 90]) is None
     assert cache.longest([0, 1, 2, 3, 90]).length == 3
 
