@@ -4,6 +4,7 @@ import sys
 import pytest
 import tomlkit
 
+from llm_specdec.drafters.table import folder_kinds
 from llm_specdec.errors import RegistryError, UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.registry import reading
@@ -88,13 +89,16 @@ def test_a_wrong_value_names_file_line_and_key_and_spares_the_others(path, line,
         found.find("bad/any")
 
 
+KINDS = " or ".join(folder_kinds())
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("target = 1", ":2: pairings.p.target: must be a text"),
         ("", ":1: pairings.p: target is missing"),
         ('target = "t"\nenabled = "yes"', ":3: pairings.p.enabled: must be true or false"),
-        ('target = "t"\ndrafter = "a/b"', "kind: must be mtp or model or dflash"),
+        ('target = "t"\ndrafter = "a/b"', f"kind: must be {KINDS}"),
         ('target = "t"\ndrafter = "mtp"\nkind = "model"', ":4: pairings.p.kind: must be mtp"),
         ('target = "t"\ntraget = "t"', ":3: pairings.p.traget: unknown key"),
         ('target = "t"\naliases = ["a/b"]', "'a/b' is no name"),

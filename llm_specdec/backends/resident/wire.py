@@ -43,6 +43,11 @@ _EVENTS: dict[str, Any] = {
 }
 
 
+# While llm prints, SIGPIPE ends the process, as a shell expects; a worker that dies must not.
+_NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
+_SO_NOSIGPIPE = 0x1022  # of macOS' <sys/socket.h>
+
+
 class Closed(Exception):
     """The other side is gone."""
 
@@ -63,6 +68,8 @@ class Channel:
 
     def __init__(self, connection: socket.socket, patience: float | None = None) -> None:
         connection.settimeout(patience)
+        if sys.platform == "darwin":
+            connection.setsockopt(socket.SOL_SOCKET, _SO_NOSIGPIPE, 1)
         self._connection = connection
         self._sending = threading.Lock()
         self._received = bytearray()
@@ -77,7 +84,7 @@ class Channel:
         body = json.dumps(message).encode("ascii")
         try:
             with self._sending:
-                self._connection.sendall(struct.pack(">I", len(body)) + body)
+                self._connection.sendall(struct.pack(">I", len(body)) + body, _NO_SIGNAL)
         except OSError as error:
             raise Closed from error
 

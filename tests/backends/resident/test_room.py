@@ -16,6 +16,7 @@ from llm_specdec.backends.resident.room import with_room
 from llm_specdec.drafters import recognise
 from llm_specdec.engine.hardware import device
 from llm_specdec.errors import DoesNotFit, ResourceError
+from llm_specdec.prefix_cache import process
 from tests.support.checkpoints import write_model
 from tests.support.plans import planned
 
@@ -49,6 +50,8 @@ def test_on_apple_silicon_what_other_workers_hold_comes_off_the_working_set(
     monkeypatch.setattr(mx, "default_device", lambda: SimpleNamespace(type=mx.DeviceType.gpu))
     monkeypatch.setattr(mx, "get_active_memory", lambda: 0)
     monkeypatch.setattr(device, "info", lambda: {"max_recommended_working_set_size": 3 * need})
+    # What earlier tests left in the prefix cache of this process would make way.
+    monkeypatch.setattr(process, "hot", lambda: SimpleNamespace(nbytes=0))
     plan = planned(folder, settings={"kv_bits": None})
     workers.append(held("/one", 1, bytes=2 * need))
     loading.admit(plan, 256)

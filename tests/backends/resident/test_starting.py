@@ -3,6 +3,8 @@
 import os
 import socket
 import struct
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -93,6 +95,24 @@ def test_a_prompt_that_nobody_takes_in_is_given_up():
         with pytest.raises(wire.Closed):
             channel.send({"text": "x" * (16 << 20)})
         channel.close()
+
+
+SENDS = """
+import signal, socket
+from llm_specdec.backends.resident import wire
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as while llm prints
+one, other = socket.socketpair()
+other.close()
+try:
+    wire.Channel(one).send({})
+except wire.Closed:
+    print("closed")
+"""
+
+
+def test_a_worker_that_is_gone_does_not_end_the_command_by_a_signal():
+    done = subprocess.run([sys.executable, "-c", SENDS], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "closed\n")
 
 
 def test_a_worker_that_dies_is_replaced_once_and_then_done_without(tmp_path, monkeypatch):
