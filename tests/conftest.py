@@ -33,6 +33,12 @@ def smollm2():
 
 
 @pytest.fixture(autouse=True)
+def broken_pipes_are_errors():
+    """A prompt in this process leaves SIGPIPE as shells expect it, which would end all tests."""
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+
+@pytest.fixture(autouse=True)
 def llm_user(tmp_path_factory, monkeypatch):
     """llm's user folder: empty, and the test's own."""
     folder = tmp_path_factory.mktemp("llm")
