@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from llm_specdec.console.progress import progress
@@ -23,8 +25,9 @@ print("done")
 def test_a_terminal_shows_what_goes_on_and_at_the_end_nothing(end, code):
     exit_code, said = on_terminal(["-c", SCRIPT.format(end=end)])
     assert bool(exit_code) == bool(code)
-    for shown in ("loading a model …", "1/2 run …", "measuring … 2 s"):
+    for shown in ("loading a model …", "1/2 run …"):
         assert shown in said
+    assert re.search(r"measuring … \d+ s", said)  # a busy machine may skip a second
     assert left_on_screen(said)[0] == "Warning: something odd"
     assert not any("…" in line for line in left_on_screen(said))
 
