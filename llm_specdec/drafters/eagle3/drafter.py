@@ -1,23 +1,20 @@
-"""The drafter the loop drives: what it was told, when it computes, how it draws."""
+"""The drafter the loop drives: what it reads of the target, and how it draws."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.models.cache import KVCache
 
 from llm_specdec.checkpoint import contents_of
 from llm_specdec.drafters.common.lender import Lender
-from llm_specdec.drafters.common.shortlist import NEVER, Shortlist
+from llm_specdec.drafters.common.recurrent import RecurrentDrafter
+from llm_specdec.drafters.common.shortlist import NEVER
 from llm_specdec.drafters.eagle3.config import Eagle3Config, read
 from llm_specdec.drafters.eagle3.fit import needs_same_width
 from llm_specdec.drafters.eagle3.weights import Checkpoint
 from llm_specdec.drafters.eagle3.weights import load as load_weights
-from llm_specdec.engine.drafter import Draw, Hidden, Proposal, Tap
+from llm_specdec.engine.drafter import Draw, Tap
 from llm_specdec.errors import PairingError
-
-CHUNK = 64  # committed rows that are worth a pass of their own, as in prefill
 
 
 def load(
@@ -57,16 +54,8 @@ def taps_of(config: Eagle3Config, reading: str, layers: int) -> tuple[Tap, ...]:
     return tuple("embedding" if i < 0 else i for i in ids)
 
 
-class Eagle3Drafter:
-    """Drafts deeper by feeding its own states back.
-
-    Slot p of its caches holds what it made of (token p+1, the target's hidden states at p).
-    Committed rows wait and run in one pass with the next draft; slots that a draft filled from
-    the drafter's own states are dropped as soon as the true rows arrive.
-    """
-
+class Eagle3Drafter(RecurrentDrafter):
     kind = source = "eagle3"
-    max_draft: int | None = None
 
     def __init__(
         self,
@@ -76,7 +65,8 @@ class Eagle3Drafter:
         layers: int,
         reading: str,
     ) -> None:
-        self.config, self.model, self.target = config, checkpoint.model, target
+        """layers: of the target."""
+        self.config, self.model = config, checkpoint.model
         self.layers, self.reading = layers, reading
         self.taps = taps_of(config, reading, layers)
         self.embed: Any = checkpoint.embedding or target.embed
@@ -86,64 +76,21 @@ class Eagle3Drafter:
         self.tokens = checkpoint.tokens
         known = None if self.tokens is None else self.tokens < target.vocab_size
         self._unknown = None if known is None or mx.all(known).item() else ~known
-        self._shortlist = Shortlist(target.vocab_size)
-        self._clear()
-
-    def _clear(self) -> None:
-        self._caches = [KVCache() for _ in range(self.config.layers)]
-        self._slots = 0  # slots that hold true rows
-        self._rows: list[tuple[mx.array, mx.array]] = []  # waiting: tokens (n,), states (n, w)
-        self._last: mx.array | None = None  # its states (1, hidden) in the last true slot
-
-    # What it is told
-
-    def start(self, token: int) -> None:
-        self._clear()
-        self._shortlist.start([token])
-
-    def extend(self, next_tokens: Sequence[int], hidden: Hidden) -> None:
-        self._drop_drafts()
-        self._shortlist.watch(next_tokens)
-        states = mx.concatenate([hidden[tap] for tap in self.taps], axis=-1)
-        self._rows.append((mx.array(list(next_tokens), dtype=mx.int32), states))
-        if sum(tokens.size for tokens, _ in self._rows) >= CHUNK:
-            self._read_rows()
-
-    def _drop_drafts(self) -> None:
-        for cache in self._caches:
-            cache.trim(cache.offset - self._slots)
-
-    def _read_rows(self) -> None:
-        """Run the waiting rows in one pass; only the last one's states are kept."""
-        if not self._rows:
-            return
-        tokens, states = (mx.concatenate(list(part)) for part in zip(*self._rows, strict=True))
-        self._rows.clear()
-        self._last = self._pass(tokens, self.model.fuse(states[None]))[-1:]
-        self._slots = self._caches[0].offset
+        super().__init__(target, config.layers)
 
     def _pass(self, tokens: mx.array, states: mx.array) -> mx.array:
-        """tokens (n,), states (1, n, hidden) → its states (n, hidden), lazily, n slots later."""
         output: mx.array = self.model(self.embed(tokens)[None], states, self._caches)[0]
         return output
 
-    # What it proposes
+    def _fused(self, states: mx.array) -> mx.array:
+        return self.model.fuse(states)
 
-    def ready(self) -> bool:
-        return bool(self._rows) or self._last is not None
+    def _norm(self, output: mx.array) -> mx.array:
+        normed: mx.array = self.model.norm(output)
+        return normed
 
-    def propose(self, k: int, draw: Draw) -> Proposal:
-        self._drop_drafts()
-        self._read_rows()
-        assert self._last is not None, "propose before ready()"
-        output, drafted = self._last, list[mx.array]()
-        while True:
-            normed = self.model.norm(output)
-            drafted.append(self.drawn(normed, drafted, draw))
-            if len(drafted) == k:
-                return draw.proposal(mx.stack(drafted))
-            states = normed if self.config.norm_output else output
-            output = self._pass(drafted[-1][None], states[None])
+    def _fed_back(self, output: mx.array, normed: mx.array) -> mx.array:
+        return normed if self.config.norm_output else output
 
     def drawn(self, normed: mx.array, drafted: list[mx.array], draw: Draw) -> mx.array:
         """The next draft token, a scalar, of normed states (1, hidden)."""
@@ -177,25 +124,3 @@ class Eagle3Drafter:
         assert self.tokens is not None
         whole = mx.put_along_axis(whole, self.tokens[None], logits.astype(mx.float32), axis=-1)
         return whole[:, : self.target.vocab_size]
-
-    # What the prefix cache keeps
-
-    def state(self) -> list[mx.array]:
-        """Keys and values of the true slots, layer by layer, tokens along axis 2."""
-        self._drop_drafts()
-        self._read_rows()
-        if not self._slots:
-            return []
-        return [array for cache in self._caches for array in cache.keys_and_values()]
-
-    def trims(self, length: int) -> bool:
-        return True
-
-    def load_state(self, arrays: list[mx.array], tokens: Sequence[int]) -> None:
-        self._clear()
-        self._shortlist.start(tokens)
-        if arrays and len(tokens) > 1:
-            self._slots = len(tokens) - 1
-            cut = [array[:, :, : self._slots] for array in arrays]
-            for cache, keys, values in zip(self._caches, cut[::2], cut[1::2], strict=True):
-                cache.state = keys, values, self._slots
