@@ -54,6 +54,14 @@ class Fields:
             self.fail(f"num_hidden_layers is {layers}, more than {MOST_LAYERS} cannot be meant")
         return layers
 
+    def heads(self, hidden: int) -> tuple[int, int, int]:
+        """Heads, key/value heads, and elements of a head."""
+        heads = self.whole("num_attention_heads")
+        kv_heads = self.whole("num_key_value_heads", heads)
+        if heads % kv_heads:
+            self.fail(f"{heads} heads cannot share {kv_heads} key/value heads")
+        return heads, kv_heads, self.whole("head_dim", hidden // heads)
+
     def windows(self, layers: int) -> tuple[int | None, ...]:
         """By layer: the sliding window in tokens, None for full attention."""
         types, _ = self.get("layer_types"), self.get("sliding_window")

@@ -1,12 +1,27 @@
-"""A drafter's tensors as its files hold them."""
+"""A drafter's tensors as its files hold them, and their way into memory."""
 
 from pathlib import Path
 
 import mlx.core as mx
+from mlx.nn.layers.base import Module
+from mlx.nn.layers.linear import Linear
+from mlx.nn.layers.quantized import quantize
 
+from llm_specdec.engine.hardware import skinny_matmul
+from llm_specdec.engine.taps import evaluate
 from llm_specdec.errors import CheckpointError
 
 Weights = dict[str, mx.array]
+Quantisation = tuple[int, int] | None  # (bits, group size) of stored matrices
+
+
+def check_bits(folder: Path, quantisation: Quantisation, bits: int | None) -> None:
+    """Raises CheckpointError where `bits` are asked of what is stored in few already."""
+    if bits and quantisation:
+        raise CheckpointError(
+            f"{folder} is stored in {quantisation[0]} bits already: "
+            "leave drafter_bits out, or take the 16-bit checkpoint"
+        )
 
 
 def stored(folder: Path) -> Weights:
@@ -52,7 +67,46 @@ def _listed(known: mx.array) -> list[int]:
     return [token for token, is_known in enumerate(known.tolist()) if is_known]  # type: ignore[arg-type]
 
 
-def cast(weights: Weights, dtype: mx.Dtype) -> Weights:
+def fill(
+    module: Module,
+    weights: Weights,
+    folder: Path,
+    quantisation: Quantisation,
+    dtype: mx.Dtype,
+    bits: int | None,
+    group_size: int,
+) -> None:
+    """Put `weights`, named as in the module, into it: cast to `dtype` and, with `bits`, matrices
+    quantised; all evaluated. Raises CheckpointError where names or shapes do not fit."""
+    if quantisation:
+        stored_bits, stored_group = quantisation
+        quantize(
+            module,
+            stored_group,
+            stored_bits,
+            class_predicate=lambda name, _: f"{name}.scales" in weights,
+        )
+    try:
+        module.load_weights(list(_cast(weights, dtype).items()))
+    except ValueError as error:
+        raise CheckpointError(f"{folder}: {one_line(error)}") from error
+    if bits:
+        quantize(
+            module,
+            group_size,
+            bits,
+            class_predicate=lambda _, part: (
+                isinstance(part, Linear)
+                and part.weight.shape[0] > 1
+                and part.weight.shape[-1] % group_size == 0
+            ),
+        )
+    module.eval()
+    skinny_matmul.rearrange(module)
+    evaluate(module)
+
+
+def _cast(weights: Weights, dtype: mx.Dtype) -> Weights:
     """All floats in one precision: a mixed product would cast its matrix at every call."""
     return {
         name: value.astype(dtype) if mx.issubdtype(value.dtype, mx.floating) else value

@@ -192,15 +192,16 @@ class ConfigReader(Fields):
 
     def config(self) -> DFlashConfig:
         layers = self.layers()
-        hidden, heads = self.whole("hidden_size"), self.whole("num_attention_heads")
+        hidden = self.whole("hidden_size")
+        heads, kv_heads, head_dim = self.heads(hidden)
         windows = self.windows(layers)
         is_causal = self.get("is_causal")
         found = DFlashConfig(
             hidden_size=hidden,
             layers=layers,
             heads=heads,
-            kv_heads=self.whole("num_key_value_heads", heads),
-            head_dim=self.whole("head_dim", hidden // heads),
+            kv_heads=kv_heads,
+            head_dim=head_dim,
             intermediate_size=self.whole("intermediate_size"),
             vocab_size=self.whole("vocab_size"),
             eps=self.number("rms_norm_eps", 1e-6),
@@ -220,8 +221,6 @@ class ConfigReader(Fields):
             quantisation=self.quantisation(),
             **self._second_version(),
         )
-        if found.heads % found.kv_heads:
-            self.fail(f"{found.heads} heads cannot share {found.kv_heads} key/value heads")
         target_hidden = self.get("target_hidden_size")
         if target_hidden not in (None, found.hidden_size):
             self.fail(

@@ -8,14 +8,10 @@ import mlx.core as mx
 from mlx.nn.layers.base import Module
 from mlx.nn.layers.embedding import Embedding
 from mlx.nn.layers.linear import Linear
-from mlx.nn.layers.quantized import quantize
 
-from llm_specdec.drafters.common.stored import Weights, cast, draft_tokens, one_line, stored
+from llm_specdec.drafters.common.stored import Weights, check_bits, draft_tokens, fill, stored
 from llm_specdec.drafters.dflash.config import DFlashConfig
 from llm_specdec.drafters.dflash.model import BlockModel
-from llm_specdec.engine.hardware import skinny_matmul
-from llm_specdec.engine.taps import evaluate
-from llm_specdec.errors import CheckpointError
 
 _FUSED = {
     "self_attn.kv_proj": ("self_attn.k_proj", "self_attn.v_proj"),
@@ -73,40 +69,11 @@ def load(
 
     Raises: CheckpointError.
     """
-    if bits and config.quantisation:
-        raise CheckpointError(
-            f"{folder} is stored in {config.quantisation[0]} bits already: "
-            "leave drafter_bits out, or take the 16-bit checkpoint"
-        )
+    check_bits(folder, config.quantisation, bits)
     weights = _renamed(stored(folder), config)
     checkpoint = Checkpoint(config, weights, make(weights) if make else BlockModel(config))
-    if config.quantisation:
-        stored_bits, stored_group = config.quantisation
-        quantize(
-            checkpoint,
-            stored_group,
-            stored_bits,
-            class_predicate=lambda name, _: f"{name}.scales" in weights,
-        )
     weights.pop("d2t", None)
-    try:
-        checkpoint.load_weights(list(cast(weights, dtype).items()))
-    except ValueError as error:
-        raise CheckpointError(f"{folder}: {one_line(error)}") from error
-    if bits:
-        quantize(
-            checkpoint,
-            group_size,
-            bits,
-            class_predicate=lambda _, module: (
-                isinstance(module, Linear)
-                and module.weight.shape[0] > 1
-                and module.weight.shape[-1] % group_size == 0
-            ),
-        )
-    checkpoint.eval()
-    skinny_matmul.rearrange(checkpoint)
-    evaluate(checkpoint)
+    fill(checkpoint, weights, folder, config.quantisation, dtype, bits, group_size)
     return checkpoint
 
 

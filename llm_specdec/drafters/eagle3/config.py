@@ -128,7 +128,7 @@ class _Reader(Fields):
 
     def config(self) -> Eagle3Config:
         hidden, layers = self.whole("hidden_size"), self.layers()
-        heads = self.whole("num_attention_heads")
+        heads, kv_heads, head_dim = self.heads(hidden)
         rope = self.rope()
         width = self.whole("target_hidden_size", hidden)
         fused = self._columns("fc.weight") or width
@@ -143,8 +143,8 @@ class _Reader(Fields):
             hidden_size=hidden,
             layers=layers,
             heads=heads,
-            kv_heads=self.whole("num_key_value_heads", heads),
-            head_dim=self.whole("head_dim", hidden // heads),
+            kv_heads=kv_heads,
+            head_dim=head_dim,
             intermediate_size=self.whole("intermediate_size"),
             vocab_size=self.whole("vocab_size"),
             eps=self.number("rms_norm_eps", 1e-6),
@@ -160,8 +160,6 @@ class _Reader(Fields):
             head_rows=self._head_rows(),
             quantisation=self.quantisation(),
         )
-        if found.heads % found.kv_heads:
-            self.fail(f"{found.heads} heads cannot share {found.kv_heads} key/value heads")
         self.refuse_unread()
         return found
 

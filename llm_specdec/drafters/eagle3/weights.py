@@ -7,14 +7,10 @@ import mlx.core as mx
 from mlx.nn.layers.base import Module
 from mlx.nn.layers.embedding import Embedding
 from mlx.nn.layers.linear import Linear
-from mlx.nn.layers.quantized import quantize
 
-from llm_specdec.drafters.common.stored import Weights, cast, draft_tokens, one_line, stored
+from llm_specdec.drafters.common.stored import Weights, check_bits, draft_tokens, fill, stored
 from llm_specdec.drafters.eagle3.config import Eagle3Config, stored_name
 from llm_specdec.drafters.eagle3.model import Eagle3Model
-from llm_specdec.engine.hardware import skinny_matmul
-from llm_specdec.engine.taps import evaluate
-from llm_specdec.errors import CheckpointError
 
 _MAPS = ("d2t", "t2d")
 _FOREIGN = re.compile(r"verifier_.*|.*rotary_emb\..*")  # the target's, or computed
@@ -54,39 +50,12 @@ def load(
 
     Raises: CheckpointError.
     """
-    if bits and config.quantisation:
-        raise CheckpointError(
-            f"{folder} is stored in {config.quantisation[0]} bits already: "
-            "leave drafter_bits out, or take the 16-bit checkpoint"
-        )
+    check_bits(folder, config.quantisation, bits)
     found = stored(folder)
     weights = {_name(n, config): value for n, value in found.items() if not _FOREIGN.fullmatch(n)}
     checkpoint = Checkpoint(config, weights)
-    if config.quantisation:
-        stored_bits, stored_group = config.quantisation
-        quantize(
-            checkpoint,
-            stored_group,
-            stored_bits,
-            class_predicate=lambda name, _: f"{name}.scales" in weights,
-        )
     weights = {name: value for name, value in weights.items() if name not in _MAPS}
-    try:
-        checkpoint.load_weights(list(cast(weights, dtype).items()))
-    except ValueError as error:
-        raise CheckpointError(f"{folder}: {one_line(error)}") from error
-    if bits:
-        quantize(
-            checkpoint,
-            group_size,
-            bits,
-            class_predicate=lambda _, module: (
-                isinstance(module, Linear) and module.weight.shape[-1] % group_size == 0
-            ),
-        )
-    checkpoint.eval()
-    skinny_matmul.rearrange(checkpoint)
-    evaluate(checkpoint)
+    fill(checkpoint, weights, folder, config.quantisation, dtype, bits, group_size)
     return checkpoint
 
 
