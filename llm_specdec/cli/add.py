@@ -12,7 +12,7 @@ from llm_specdec import settings
 from llm_specdec.cards import Card, stored
 from llm_specdec.cli import add_served, card_values, lost
 from llm_specdec.cli.entries import put
-from llm_specdec.cli.output import json_option, print_json, warn
+from llm_specdec.cli.output import json_option, print_json, typed, warn
 from llm_specdec.cli.pairings import other_models
 from llm_specdec.cli.show import show_head
 from llm_specdec.console.progress import progress
@@ -87,9 +87,7 @@ from llm_specdec.pairings.registry import Pairing, Registry
 @click.option("--insecure", is_flag=True, help="Send the key in plain http to another host")
 @card_values.yes_option
 @json_option
-@click.pass_context
 def add_command(
-    context: click.Context,
     name: str,
     target: str | None,
     drafter: str,
@@ -135,7 +133,7 @@ def add_command(
     """
     found = registry.load()
     check_names(found, name, aliases, replacing=force)
-    _check_together(context, served)
+    _check_together(served, target)
     if served:
         place = registry.Served(served, engine, key=key, insecure=insecure)
         add_served.add(name, place, target, aliases, card_of, yes, as_json)
@@ -178,20 +176,16 @@ LOCAL_ONLY = (
 SERVED_ONLY = ("engine", "key", "card_of", "insecure")
 
 
-def _check_together(context: click.Context, served: str | None) -> None:
-    """Raises UsageError for options that mean nothing with, or without, --served."""
-    given = [
-        name
-        for name in (LOCAL_ONLY if served else SERVED_ONLY)
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-    ]
-    if given:
-        option = "--" + given[0].removesuffix("_of").replace("_", "-")
-        raise UsageError(f"{option} means nothing {'with' if served else 'without'} --served")
-    explicit = context.get_parameter_source("drafter") is click.core.ParameterSource.COMMANDLINE
-    if context.params["head_from"] and explicit:
+def _check_together(served: str | None, target: str | None) -> None:
+    """Raises UsageError for options that mean nothing together."""
+    given = typed()
+    for name in LOCAL_ONLY if served else SERVED_ONLY:
+        if name in given:
+            which = "with" if served else "without"
+            raise UsageError(f"{given[name]} means nothing {which} --served")
+    if "head_from" in given and "drafter" in given:
         raise UsageError("--drafter and --head-from both name what drafts: give one of them")
-    if not served and not context.params["target"]:
+    if not served and not target:
         raise UsageError("give --target, or --served for a model that a server runs")
 
 

@@ -33,18 +33,23 @@ def done(text: str, data: Any, as_json: bool) -> None:
         echo(text, err=True)
 
 
-def exclude(option: str, others: Sequence[str], why: str) -> None:
-    """Refuse what was typed beside `option` and would be ignored. Names are those of the
-    command's parameters. Raises UsageError."""
+def typed() -> dict[str, str]:
+    """What was typed on the command line: a parameter's name → the option, such as --gate."""
     context = click.get_current_context()
-    typed = {
+    return {
         parameter.name: parameter.opts[0]
         for parameter in context.command.params
         if parameter.name
         and context.get_parameter_source(parameter.name) is click.core.ParameterSource.COMMANDLINE
     }
-    beside = [typed[name] for name in others if name in typed]
-    if option in typed and beside:
+
+
+def exclude(option: str, others: Sequence[str], why: str) -> None:
+    """Refuse what was typed beside `option` and would be ignored. Names are those of the
+    command's parameters. Raises UsageError."""
+    given = typed()
+    beside = [given[name] for name in others if name in given]
+    if option in given and beside:
         raise UsageError(f"{why}: leave {' and '.join(beside)} out")
 
 
