@@ -87,15 +87,14 @@ def _configs(known: Registry, model: str, options: Mapping[str, Any]) -> list[Co
                 "it --against another pairing"
             )
         return [sessions.alone(pairing, profile), own]
-    other, other_profile = known.find(options["against"])
+    baseline = _baseline(known, own, options["against"])
+    other = baseline.pairing
     other.check_local(f"be compared with {pairing.name}, which runs here")
     if other.target != pairing.target:
         raise UsageError(
             f"{other.name} and {pairing.name} have different targets: one change per bench"
         )
-    if (other.name, other_profile) == (pairing.name, profile):
-        raise UsageError(f"{model} against itself shows nothing: name another with --against")
-    return _one_change(sessions.config(options["against"], other, other_profile), own, 1)
+    return _one_change(baseline, own, 1)
 
 
 def _served(known: Registry, model: str, options: Mapping[str, Any]) -> list[Configuration]:
@@ -108,17 +107,21 @@ def _served(known: Registry, model: str, options: Mapping[str, Any]) -> list[Con
             f"{pairing.name} is served, and its server drafts or does not: add a server that was "
             "started otherwise, and name it with --against"
         )
-    other, other_profile = known.find(options["against"])
+    own = sessions.config(model, pairing, profile)
+    baseline = _baseline(known, own, options["against"])
+    other = baseline.pairing
     if not other.served:
         raise UsageError(f"{pairing.name} is served and {other.name} is not: bench two of a kind")
-    if (other.name, other_profile) == (pairing.name, profile):
-        raise UsageError(f"{model} against itself shows nothing: name another with --against")
-    own, baseline = (
-        sessions.config(name, one, of)
-        for name, one, of in ((model, pairing, profile), (options["against"], other, other_profile))
-    )
     same = other.served == pairing.served and other.target == pairing.target
     return _one_change(baseline, own, 1 if same else 0)
+
+
+def _baseline(known: Registry, own: Configuration, against: str) -> Configuration:
+    """What --against names. Raises UsageError where it is the same."""
+    other, profile = known.find(against)
+    if (other.name, profile) == (own.pairing.name, own.profile):
+        raise UsageError(f"{own.name} against itself shows nothing: name another with --against")
+    return sessions.config(against, other, profile)
 
 
 def _one_change(baseline: Configuration, own: Configuration, most: int) -> list[Configuration]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from llm_specdec.backends import Plan, Request, Result, Text, execute, plan
 from llm_specdec.bench.runs import Greedy
-from llm_specdec.bench.sessions import GREEDY, Configuration
+from llm_specdec.bench.sessions import GREEDY, Configuration, messages
 from llm_specdec.pairings.registry import Served
 
 PIECE = 4  # characters; about a token, for which a server has no count before it is asked
@@ -73,10 +73,9 @@ class Endpoints:
             counters = grown(self._before[url], after)
             if not counters:
                 continue
-            others = counters.get(WRITTEN, 0) - self._written[url]
             configs = [name for name, plan in self._plans.items() if _served(plan).url == url]
-            mine = SHARE * self._written[url]
-            foreign = others if others > mine else 0
+            others = counters.get(WRITTEN, 0) - self._written[url]
+            foreign = others if others > SHARE * self._written[url] else 0
             found.append({"configs": configs, "counters": counters, "foreign_tokens": foreign})
         return found
 
@@ -89,7 +88,7 @@ class Endpoints:
         return {_served(plan).url: _served(plan) for plan in self._plans.values()}
 
     def _run(self, given: Plan, text: str) -> Greedy:
-        request = Request(messages=_messages(given, text), max_tokens=self._max_tokens)
+        request = Request(messages=messages(given.settings, text), max_tokens=self._max_tokens)
         said, result = [], None
         for event in execute(given, request, lambda: False):
             if isinstance(event, Text):
@@ -115,14 +114,6 @@ def judged(verdict: Mapping[str, Any], servers: Sequence[Mapping[str, Any]]) -> 
     if doubts and verdict["status"] not in ("broken", "measured"):
         return {**found, "status": "undecided", "reasons": [*verdict["reasons"], *doubts]}
     return {**found, "reasons": [*verdict["reasons"], *doubts]}
-
-
-def _messages(given: Plan, text: str) -> list[dict[str, Any]]:
-    system = given.settings["system"]
-    asked = [{"role": "user", "content": text}]
-    if system in ("allow", "forbid"):
-        return asked
-    return [{"role": "system", "content": system}, *asked]
 
 
 def _served(given: Plan) -> Served:

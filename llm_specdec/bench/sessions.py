@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +108,14 @@ def lanes(pairings: Sequence[Pairing], profile: str | None) -> list[Configuratio
     ]
 
 
+def messages(values: Mapping[str, Any], text: str) -> list[dict[str, Any]]:
+    """A prompt as a user asks it, after the system prompt that is set."""
+    asked = [{"role": "user", "content": text}]
+    if values["system"] in ("allow", "forbid"):
+        return asked
+    return [{"role": "system", "content": values["system"]}, *asked]
+
+
 class Sessions:
     """`runs.Runner` over loaded weights; `keeps` the states of cold runs for warm ones.
     Raises SpecdecError where one cannot be loaded."""
@@ -133,11 +141,8 @@ class Sessions:
     def encode(self, text: str) -> list[int]:
         """A user message as prompt tokens, through the target's chat template."""
         values = self._plans[self._baseline].settings
-        messages = [{"role": "user", "content": text}]
-        if values["system"] not in ("allow", "forbid"):
-            messages.insert(0, {"role": "system", "content": values["system"]})
         tokenizer = self._loaded[self._baseline].session.tokenizer
-        return chat.render(tokenizer, messages, values).tokens
+        return chat.render(tokenizer, messages(values, text), values).tokens
 
     def whole(self, pieces: Any) -> list[int]:
         """The prompt of which `encode` gave pieces."""

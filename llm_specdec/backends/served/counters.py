@@ -29,12 +29,9 @@ def read(served: Served) -> dict[str, int]:
     """written, rounds, drafted, accepted since the server started, as far as it tells."""
     if served.engine not in _PREFIXES:
         return {}
-    key = keys.key_of(served)
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    url = f"{re.sub(r'/v1$', '', served.url)}/metrics"
     try:
-        with openai.DefaultHttpxClient(timeout=SECONDS, headers=headers) as client:
-            answer = client.get(url)
+        with openai.DefaultHttpxClient(timeout=SECONDS, headers=keys.headers(served)) as client:
+            answer = client.get(f"{served.root}/metrics")
     except httpx2.HTTPError:
         return {}
     return counted(served.engine, answer.text) if answer.status_code == 200 else {}

@@ -34,9 +34,7 @@ class Found:
 
 def detect(served: Served) -> Found:
     """served.engine: the engine, or AUTO. Raises ResourceError, UsageError."""
-    key = keys.key_of(served)
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    with openai.DefaultHttpxClient(timeout=SECONDS, headers=headers) as client:
+    with openai.DefaultHttpxClient(timeout=SECONDS, headers=keys.headers(served)) as client:
         answer = _models(client, served)
         listed = _json(answer)
         entries = listed.get("data") if isinstance(listed, Mapping) else None
@@ -44,8 +42,7 @@ def detect(served: Served) -> Found:
         engine, how = served.engine, "as asked"
         if engine == AUTO:
             engine, how = _engine(answer, entries)
-        root = re.sub(r"/v1$", "", served.url)
-        version, drafts = _more(client, root, engine, answer)
+        version, drafts = _more(client, served.root, engine, answer)
     models = tuple(str(entry["id"]) for entry in entries if entry.get("id"))
     return Found(engine, how, version, models, drafts)
 

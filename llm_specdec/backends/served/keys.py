@@ -20,6 +20,12 @@ def key_of(served: Served) -> str | None:
     return key
 
 
+def headers(served: Served) -> dict[str, str]:
+    """What a request says of the key. Raises UsageError, as `key_of`."""
+    key = key_of(served)
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
 def check(served: Served) -> None:
     """Raises UsageError for a key that everybody on the way could read."""
     parts = urlsplit(served.url)

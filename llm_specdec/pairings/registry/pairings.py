@@ -41,6 +41,11 @@ class Served:
     key: str | None = None
     insecure: bool = False
 
+    @property
+    def root(self) -> str:
+        """The address of what is no part of OpenAI's API."""
+        return self.url.removesuffix("/v1")
+
 
 @dataclass(frozen=True)
 class Pairing:
