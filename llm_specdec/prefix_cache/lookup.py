@@ -38,9 +38,8 @@ class PrefixCache:
         """The entry with the most usable positions, the one in memory where both are equal.
         An entry read from disk is hot from then on."""
         most = len(prompt) - 1
-        beyond = max(0, min(self.least, most) - 1)
-        best = self.hot.longest(self.key, prompt, beyond)
-        beyond = best.length if best else beyond
+        best = self.hot.longest(self.key, prompt, max(0, min(self.least, most) - 1))
+        beyond = max(best.length if best else 0, self.least - 1)
         if self.disk is None or beyond >= most:
             return best
         if cold := self.disk.longest(self.key, prompt, beyond):

@@ -60,6 +60,7 @@ def test_short_states_are_not_kept_on_disk_and_used_for_their_own_prompt_alone(c
     assert cache.longest([0]) is None
     assert cache.longest([0, 1, 2]).length == 2
     assert cache.longest([0, 1, 90]) is None
+    assert cache.disk.asked == []  # nothing so short is there
     assert cache.longest([0, 1, 2, 90]) is None
     assert cache.longest([0, 1, 2, 3, 90]).length == 3
 
