@@ -63,8 +63,9 @@ def _handlers(reading: Reading, command: click.Context | None) -> Iterator[None]
 
     def handler(signum: int, frame: FrameType | None) -> None:
         if signum == signal.SIGHUP:
-            # The kernel says it, and the shell says it again: once is enough.
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            if command is not None:
+                # The kernel says it, and the shell says it again: once is enough.
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)
             _detach()
         if reading.job.cancelled or not (reading.job.keeps or chats):
             raise KeyboardInterrupt if signum == signal.SIGINT else SystemExit(128 + signum)

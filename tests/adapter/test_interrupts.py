@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from llm_specdec.adapter import interrupts
 from llm_specdec.adapter.interrupts import interruptible
 from llm_specdec.adapter.model_thread import Reading
 
@@ -94,3 +95,15 @@ def test_on_another_thread_the_handler_is_left_alone():
     thread.start()
     thread.join()
     assert found == [signal.default_int_handler]
+
+
+def test_a_program_of_its_own_can_be_hung_up_again_after_an_answer(monkeypatch):
+    """llm's command ends by itself after the first time; what else uses the model goes on."""
+    monkeypatch.setattr(interrupts, "_detach", lambda: None)
+    said: list[str] = []
+    for word in interruptible(answering()):
+        if not said:
+            os.kill(os.getpid(), signal.SIGHUP)
+        said.append(word)
+    assert said[-1] == "(rest)"
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
