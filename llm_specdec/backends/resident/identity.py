@@ -10,7 +10,7 @@ from llm_specdec.backends.planning import Plan
 from llm_specdec.prefix_cache.keys import stamp
 
 # Beginnings of the names of variables that choose how numbers are computed.
-_VARIABLES = ("SPECDEC_", "MLX_", "METAL_", "CUDA_", "OPENBLAS_", "OMP_", "MKL_")
+_VARIABLES = ("LLM_SPECDEC_", "MLX_", "METAL_", "CUDA_", "OPENBLAS_", "OMP_", "MKL_")
 _PACKAGES = ("mlx", "mlx-lm", "transformers", "llguidance")
 
 

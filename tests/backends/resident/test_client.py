@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from llm_specdec.backends.resident import control, identity, places, starting
+from llm_specdec.engine.hardware import blas
 from tests.support import chains
 from tests.support.command_line import run_process, specdec, write_registry
 
@@ -251,7 +252,7 @@ def test_a_user_folder_named_from_the_working_directory_is_the_workers_too(kept,
 def test_a_worker_of_another_environment_makes_way(kept, monkeypatch):
     run_process("-m", "chain", "hi")
     before = only_worker().pid
-    monkeypatch.setenv("SPECDEC_BLAS", "off")
+    monkeypatch.setenv(blas.VARIABLE, "off")
     done = run_process("-m", "chain", "hi")
     assert (done.stdout, done.stderr) == ("Hello you.\n", "")
     assert only_worker().pid != before
