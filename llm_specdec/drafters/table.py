@@ -1,6 +1,6 @@
 """The kinds of drafters there are. Nothing else lists them or knows one by name."""
 
-from llm_specdec.drafters import dflash, dspark, eagle3, foreign, lookup, model, mtp
+from llm_specdec.drafters import assistant, dflash, dspark, eagle3, foreign, lookup, model, mtp
 from llm_specdec.drafters.kind import Kind, NoDrafter
 
 NONE = NoDrafter()
@@ -15,6 +15,7 @@ _IN_ORDER = (
     dspark.KIND,  # before DFlash, whose tensors it has, too
     dflash.KIND,
     eagle3.KIND,
+    assistant.KIND,
     foreign.UNKNOWN,
 )
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _IN_ORDER}

@@ -30,7 +30,8 @@ class Proposal:
 
 
 class Draw(Protocol):
-    """The run's transforms and randomness, lent to a drafter for one round."""
+    """What a run lends to a drafter for one round: its transforms and randomness, and the
+    target's cache to read."""
 
     @property
     def plain(self) -> bool:
@@ -50,6 +51,13 @@ class Draw(Protocol):
 
     def proposal(self, tokens: mx.array) -> Proposal:
         """Wrap the tokens drawn since the round began with their distributions."""
+        ...
+
+    def keys_and_values(self, layer: int, rows: int | None = None) -> tuple[mx.array, mx.array]:
+        """Of the target's layer `layer`, which has a cache of its own: as it attends to them,
+        for c[0..L-2], or for the last `rows` of these and at most those that a window holds.
+        (1, heads, n, head_dim) each, dense, in order. Views of the live cache: keep none of
+        them beyond the round."""
         ...
 
 

@@ -9,6 +9,7 @@ import mlx.core as mx
 from llm_specdec.engine.committed import Committed
 from llm_specdec.engine.drafter import Drafter, Hidden, Proposal, Tap
 from llm_specdec.engine.policy import Pick, Policy
+from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling.draft_sampler import DraftSampler
 from llm_specdec.engine.sampling.sampler import Sampler
 
@@ -85,9 +86,9 @@ class Drafting:
         length = min(self._pick.length, most, drafter.max_draft or most)
         return Draft(drafter, self._pick.source, length) if length else None
 
-    def propose(self, draft: Draft, sampler: Sampler) -> Proposal:
+    def propose(self, draft: Draft, sampler: Sampler, cache: RollbackCache) -> Proposal:
         with self._at_work():
-            return draft.drafter.propose(draft.length, DraftSampler(sampler))
+            return draft.drafter.propose(draft.length, DraftSampler(sampler, cache))
 
     def observe(self, draft: Draft | None, drafted: int, accepted: int) -> None:
         """Tell the policy how a round ended; draft: None for one without a draft."""

@@ -96,7 +96,7 @@ class Run:
     def _round(self, draft: Draft) -> list[int]:
         """A round with a draft."""
         synced = self.timer.begin_round(draft.length)
-        proposal = self.drafting.propose(draft, self.sampler)
+        proposal = self.drafting.propose(draft, self.sampler, self.cache)
         if synced:
             mx.eval(proposal.tokens, proposal.probs)
         else:

@@ -158,7 +158,7 @@ def _drafts(
     def draft(length: int) -> Callable[[], object]:
         def run() -> object:
             request = Request(prompt=[0], max_tokens=1)
-            proposal = drafter.propose(length, DraftSampler(Sampler(request, 1)))
+            proposal = drafter.propose(length, DraftSampler(Sampler(request, 1), cache))
             mx.eval(proposal.tokens)
             drafter.extend([1], one)  # read together with the next draft
             return proposal.tokens

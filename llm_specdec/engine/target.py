@@ -98,11 +98,7 @@ class Target:
         if rows is None or rows >= self.vocab_size:
             return self._output_matrix
         if self._narrow is None or self._narrow["weight"].shape[0] != rows:
-            self._narrow = copy.copy(self._output_matrix)
-            for name in ("weight", "scales", "biases", "bias"):
-                if self._narrow.get(name) is not None:
-                    self._narrow[name] = self._narrow[name][:rows]
-            evaluate(self._narrow)
+            self._narrow = first_rows(self._output_matrix, rows)
         return self._narrow
 
     @functools.cached_property
@@ -122,6 +118,16 @@ class Target:
     def _output_matrix(self) -> Any:
         matrices = [m["lm_head"] for m in modules_of(self.model) if m.get("lm_head") is not None]
         return matrices[0] if matrices else self._embedding
+
+
+def first_rows(matrix: Any, rows: int) -> Any:
+    """The beginning of an output matrix, as a module like it."""
+    narrow = copy.copy(matrix)
+    for name in ("weight", "scales", "biases", "bias"):
+        if narrow.get(name) is not None:
+            narrow[name] = narrow[name][:rows]
+    evaluate(narrow)
+    return narrow
 
 
 def _tokenless(vocabulary: Vocabulary | None) -> mx.array | None:

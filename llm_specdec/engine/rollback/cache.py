@@ -78,6 +78,11 @@ class RollbackCache:
         """Every array held, to evaluate after prefill."""
         return [array for layer_cache in self._layer_caches for array in layer_cache.arrays()]
 
+    def keys_and_values(self, index: int, rows: int | None = None) -> tuple[mx.array, mx.array]:
+        """Of the cache at `index`: the last `rows` positions that it covers, or all, dense and in
+        order. A window may hold fewer. Views, which no later forward may find still in use."""
+        return self._layer_caches[index].keys_and_values(rows)
+
     @property
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self.arrays())

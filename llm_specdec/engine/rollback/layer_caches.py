@@ -25,7 +25,8 @@ class LayerCache(Protocol):
 
     begin: a forward of `n` tokens is about to come; capture: a rollback may end inside it.
     reaches: whether `rollback(length)` is possible. width: how many arrays `state` gives. cut:
-    the `state` of the first `length` tokens, of a layer that `trims`.
+    the `state` of the first `length` tokens, of a layer that `trims`. keys_and_values: dense, of
+    the last `rows` positions (all: None).
     """
 
     @property
@@ -34,6 +35,7 @@ class LayerCache(Protocol):
     def reaches(self, length: int) -> bool: ...
     def rollback(self, length: int) -> None: ...
     def arrays(self) -> list[mx.array]: ...
+    def keys_and_values(self, rows: int | None) -> tuple[mx.array, mx.array]: ...
     def state(self) -> list[mx.array]: ...
     def trims(self, length: int) -> bool: ...
     def cut(self, length: int) -> list[mx.array]: ...
@@ -64,8 +66,22 @@ class Attention:
         both = (self.cache.keys, self.cache.values)
         return list(both) if self.width == 2 else [array for three in both for array in three]
 
+    def keys_and_values(self, rows: int | None) -> tuple[mx.array, mx.array]:
+        end = self._held()
+        start = 0 if rows is None else max(0, end - rows)
+        held = [array[..., start:end, :] for array in self.arrays()]
+        if len(held) == 2:
+            return held[0], held[1]
+        form = {"group_size": self.cache.group_size, "bits": self.cache.bits}
+        return mx.dequantize(*held[:3], **form), mx.dequantize(*held[3:], **form)
+
+    def _held(self) -> int:
+        """Rows of the arrays that are covered."""
+        return int(self.cache.offset)
+
     def _rows(self) -> slice:
-        return slice(0, self.cache.offset)
+        """Those of the `state`."""
+        return slice(0, self._held())
 
     def state(self) -> list[mx.array]:
         return self._copied(self._rows())
@@ -112,9 +128,12 @@ class Window(Attention):
         start = self.cache.start
         return start == 0 or length - start >= self.cache.max_size - 1
 
+    def _held(self) -> int:
+        return self.cache.offset - self.cache.start
+
     def _rows(self) -> slice:
         # The window of the next forward, no more: what a warm start can use.
-        end = self.cache.offset - self.cache.start
+        end = self._held()
         return slice(max(0, end - self.cache.max_size + 1), end)
 
     def trims(self, length: int) -> bool:
@@ -137,8 +156,8 @@ class Chunk(Attention):
     def reaches(self, length: int) -> bool:
         return bool(self.cache.start_position <= length - length % self.cache.chunk)
 
-    def _rows(self) -> slice:
-        return slice(0, self.cache.offset - self.cache.start_position)
+    def _held(self) -> int:
+        return int(self.cache.offset - self.cache.start_position)
 
     def trims(self, length: int) -> bool:
         return length <= self.cache.chunk
@@ -193,6 +212,9 @@ class Recurrent:
 
     def arrays(self) -> list[mx.array]:
         return [array for array in self.cache.cache if array is not None]
+
+    def keys_and_values(self, rows: int | None) -> tuple[mx.array, mx.array]:
+        raise ValueError("a recurrent state has no keys and values")
 
     def state(self) -> list[mx.array]:
         return [mx.zeros((0,)) if a is None else mx.contiguous(a) for a in self.cache.cache]

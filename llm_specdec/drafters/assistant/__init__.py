@@ -1,0 +1,166 @@
+"""Gemma 4 assistants: a few layers without keys and values, which attend to the target's.
+
+config        what the files say; no tensors
+fit           which target it suits, by shapes
+model         files → the mathematics
+drafter       the drafter the loop drives
+calibration   from which position it looks back
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from llm_specdec.drafters.kind import (
+    DRAFTER_GROUP_SIZE,
+    DraftPass,
+    DraftSource,
+    Kind,
+    tokenizer_mismatches,
+)
+from llm_specdec.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from llm_specdec.checkpoint import Anatomy, CheckpointFiles
+    from llm_specdec.drafters.assistant.config import AssistantConfig
+    from llm_specdec.engine.drafter import Drafter
+    from llm_specdec.engine.session import Session, Weights
+    from llm_specdec.engine.target import Target
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What the files say, or why they ask for what cannot be done here."""
+
+    config: "AssistantConfig | None"
+    problem: str = ""
+
+
+class Assistant(Kind):
+    name = files = "assistant"
+    files_words = "a Gemma 4 assistant"
+    takes_folder = True
+    sources = (DraftSource("assistant", 5),)
+    readings = MappingProxyType(
+        {"last": "as seen from the last token", "before": "as seen from the token before it"}
+    )
+    only_rows = (
+        "kind", "architecture", "parameters", "quantised", "reads", "drafts from", "tokenizer",
+        "weights",
+    )  # fmt: skip
+
+    # Recognising its files
+
+    def tensors(self, contents: "CheckpointFiles") -> frozenset[str]:
+        from llm_specdec.drafters.assistant.config import is_assistant
+
+        return frozenset(contents.tensors if is_assistant(contents) else ())
+
+    def part(self, contents: "CheckpointFiles") -> Stored:
+        from llm_specdec.drafters.assistant.config import read
+
+        try:
+            return Stored(read(contents))
+        except CheckpointError as error:
+            return Stored(None, str(error))
+
+    def check(self, folder: Path) -> None:
+        from llm_specdec.checkpoint import contents_of
+        from llm_specdec.drafters.assistant.config import read
+
+        read(contents_of(folder))
+
+    # Which target it fits
+
+    def mismatches(self, target: "Anatomy", drafter: "Anatomy | None") -> list[str]:
+        assert drafter is not None
+        from llm_specdec.drafters.assistant import fit
+
+        stored = _stored(drafter)
+        if stored.config is None:
+            return [stored.problem]
+        shapes = fit.mismatches(target, stored.config)
+        if shapes or drafter.tokenizer is None:
+            return shapes  # it works on the target's token ids
+        return tokenizer_mismatches(target, drafter)
+
+    # What it costs
+
+    def draft_pass(self, target: "Anatomy", drafter: "Anatomy | None") -> DraftPass | None:
+        """Of its output matrix no more than the rows it chooses from."""
+        config = _stored(drafter).config if drafter else None
+        if drafter is None or config is None:
+            return None
+        left_out = 1 - config.drafted_from / config.vocab_size
+        return DraftPass(drafter.pass_bytes - round(left_out * drafter.output_bytes), 1)
+
+    def cache_bytes(self, target: "Anatomy", drafter: "Anatomy | None", tokens: int) -> int:
+        return 0
+
+    # Words
+
+    def inspected(self, found: "Anatomy") -> dict[str, Any]:
+        if self.name not in found.parts:
+            return {self.name: None}
+        config, problem = _stored(found).config, _stored(found).problem
+        if config is None:
+            return {self.name: {"problem": problem}}
+        return {
+            self.name: {
+                "target_hidden_size": config.target_width,
+                "layer_types": list(config.layers),
+                "head_dims": dict(config.head_dims),
+                "sliding_window": config.window,
+                "vocabulary": config.vocab_size,
+                "clusters": config.clusters,
+                "clusters_read": config.read,
+                "drafts_from": config.drafted_from,
+            }
+        }
+
+    def rows(self, inspected: Mapping[str, Any]) -> dict[str, str]:
+        found = inspected[self.name]
+        if found is None:
+            return {}
+        if "problem" in found:
+            return {"reads": f"unknown: {found['problem']}", "drafts from": "unknown"}
+        layers = ", ".join(
+            f"{found['layer_types'].count(kind)} {kind.removesuffix('_attention')} (heads of {dim})"
+            for kind, dim in found["head_dims"].items()
+        )
+        width, few = found["target_hidden_size"], ""
+        if found["clusters"]:
+            few = f", {found['clusters_read']} of {found['clusters']:,} clusters"
+        return {
+            "reads": f"keys and values of a Gemma 4 of width {width}: {layers}",
+            "drafts from": f"{found['drafts_from']:,} of {found['vocabulary']:,} tokens{few}",
+        }
+
+    # Running
+
+    def load(self, weights: "Weights", target: "Target") -> "Drafter":
+        from llm_specdec.drafters.assistant import drafter
+
+        assert weights.drafter is not None
+        return drafter.load(
+            weights.drafter,
+            target,
+            weights.reads,
+            weights.drafter_bits,
+            weights.drafter_group_size or DRAFTER_GROUP_SIZE,
+        )
+
+    def calibrate(self, session: "Session") -> tuple[str, dict[str, float]]:
+        from llm_specdec.drafters.assistant.calibration import calibrate
+
+        return calibrate(session)
+
+
+def _stored(found: "Anatomy") -> Stored:
+    stored: Stored = found.parts[KIND.name]
+    return stored
+
+
+KIND = Assistant()
