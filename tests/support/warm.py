@@ -25,7 +25,9 @@ from llm_specdec.prefix_cache.keys import Key
 from llm_specdec.prefix_cache.lookup import PrefixCache
 from llm_specdec.prefix_cache.ram import RamTier
 
-LANES = ("none", "lookup", "model", "mtp", "dflash", "sliding dflash", "dspark", "eagle3")
+LANES = (
+    "none", "lookup", "model", "mtp", "dflash", "sliding dflash", "dspark", "eagle3", "assistant",
+)  # fmt: skip
 SYSTEM, TURN = 20, 36  # positions kept at boundaries of PROMPT
 PROMPT = [*range(20, 50), 11, 12, 13, 20, 21, 22, 7, 8, 9, 7, 8, 9]  # more than two windows
 TOKENS = 12
@@ -84,6 +86,8 @@ def drafter(family: str, lane: str) -> Drafter | None:
         return dspark_checkpoints.drafter_for(target, target_layer_ids=ids, markov_head_type="rnn")
     if lane == "eagle3":
         return parity.eagle3(family, "speculators")
+    if lane == "assistant":
+        return parity.assistant(clusters=True)
     if "dflash" in lane:
         ids = [0, len(decoder_layers(target.model)) - 1]
         if lane == "dflash":

@@ -112,7 +112,7 @@ class AssistantDrafter:
         token, hidden, drafted = mx.array(self._pending), self._hidden, list[mx.array]()
         while True:
             states = self.model(self.embed(token[None])[None], hidden[None], shared, position)[0]
-            token = self._drawn(states[0], drafted, draw)
+            token = self.drawn(states[0], drafted, draw)
             drafted.append(token)
             if len(drafted) == k:
                 return draw.proposal(mx.stack(drafted))
@@ -127,7 +127,7 @@ class AssistantDrafter:
         """(n,) → (n, the target's width), scaled as Gemma scales what goes into its layers."""
         return self.target.embed(tokens) * self.config.target_width**0.5
 
-    def _drawn(self, state: mx.array, drafted: list[mx.array], draw: Draw) -> mx.array:
+    def drawn(self, state: mx.array, drafted: list[mx.array], draw: Draw) -> mx.array:
         """The next draft token, a scalar."""
         if draw.plain:  # no row over the whole vocabulary is needed
             return self.best(state)

@@ -34,7 +34,7 @@ def text() -> list[int]:
 def write(name: str, folder: Path) -> Path:
     """A target and its assistant."""
     target, changes = CASES[name]
-    zoo.write("gemma4", folder / "target", **checkpoints.TARGETS[target])
+    zoo.write("gemma4", folder / "target", **checkpoints.target_config(target))
     raw = checkpoints.config(checkpoints.target_text(target), **changes)
     checkpoints.save(folder / "assistant", raw, checkpoints.weights(raw))
     return folder

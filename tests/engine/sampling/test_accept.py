@@ -210,6 +210,14 @@ def test_prediction_heads_leave_the_distribution_alone(name, tmp_path):
     check_drafter(target, head, Sampling(3.0, 0.9, 40, 0.02, 1.2, 0.3, 0.2, "mlx"))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("clusters", [False, True])
+def test_assistants_leave_the_distribution_alone(clusters):
+    drafter = parity.assistant(clusters)
+    sampling = Sampling(3.0, 0.9, 40, 0.02, 1.2, 0.3, 0.2, "mlx")
+    check_drafter(parity.target("gemma4"), drafter, sampling)
+
+
 def check_drafter(target, drafter, sampling, n=1500):
     prompt = parity.PROMPTS["long"]
     cache = RollbackCache(target.model, max_draft=3)
