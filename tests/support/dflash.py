@@ -52,6 +52,9 @@ class Recorder:
     def proposal(self, tokens):
         return Proposal(tokens)
 
+    def keys_and_values(self, layer, rows=None):
+        raise AssertionError("a block drafter has a cache of its own")
+
 
 def conversation(length: int = 60, seed: int = 3):
     """Tokens c[0..length] and the hidden states of positions 0..length - 1."""

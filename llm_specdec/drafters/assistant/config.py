@@ -134,7 +134,7 @@ class _Reader(Fields):
 
     def _ropes(self, layers: tuple[str, ...]) -> dict[str, Mapping[str, Any]]:
         given = self.get("rope_parameters")
-        found = {}
+        found: dict[str, Mapping[str, Any]] = {}
         for kind in dict.fromkeys(layers):
             rope = given.get(kind) if isinstance(given, dict) else None
             if not isinstance(rope, dict) or not isinstance(rope.get("rope_theta"), int | float):

@@ -136,8 +136,10 @@ class AssistantDrafter:
     def best(self, state: mx.array) -> mx.array:
         """The token that one state (width,) makes most likely, a scalar."""
         logits, tokens = self.logits(state)
-        best = mx.argmax(logits).astype(mx.int32)
-        return best if tokens is None else tokens[best]
+        best: mx.array = mx.argmax(logits).astype(mx.int32)
+        if tokens is not None:
+            best = tokens[best]
+        return best
 
     def logits(self, state: mx.array) -> tuple[mx.array, mx.array | None]:
         """As those of the model, of tokens that the target has."""
@@ -155,7 +157,8 @@ class AssistantDrafter:
         if tokens is None:
             return self._shortlist.whole(logits[None])[0]
         whole = mx.full((max(size, self.config.vocab_size),), NEVER, dtype=mx.float32)
-        return mx.put_along_axis(whole, tokens, logits.astype(mx.float32), axis=0)[:size]
+        whole = mx.put_along_axis(whole, tokens, logits.astype(mx.float32), axis=0)
+        return whole[:size]
 
     # What the prefix cache keeps: nothing. The last token of a prompt is always read again, and
     # with it comes the hidden state.

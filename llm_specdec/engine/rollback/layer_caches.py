@@ -70,10 +70,15 @@ class Attention:
         end = self._held()
         start = 0 if rows is None else max(0, end - rows)
         held = [array[..., start:end, :] for array in self.arrays()]
-        if len(held) == 2:
-            return held[0], held[1]
-        form = {"group_size": self.cache.group_size, "bits": self.cache.bits}
-        return mx.dequantize(*held[:3], **form), mx.dequantize(*held[3:], **form)
+        half = self.width // 2
+        return self._dense(*held[:half]), self._dense(*held[half:])
+
+    def _dense(self, rows: mx.array, *packing: mx.array) -> mx.array:
+        if not packing:
+            return rows
+        scales, biases = packing
+        group_size, bits = self.cache.group_size, self.cache.bits
+        return mx.dequantize(rows, scales, biases, group_size=group_size, bits=bits)
 
     def _held(self) -> int:
         """Rows of the arrays that are covered."""

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ from fixtures import assistant_checkpoints as checkpoints
 from fixtures import zoo
 from llm_specdec.drafters.assistant import drafter as assistant
 from llm_specdec.drafters.common.language_model import load
+from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
+from llm_specdec.engine.sampling.draft_sampler import DraftSampler
+from llm_specdec.engine.sampling.sampler import Sampler
 from llm_specdec.engine.taps import Taps
 
 RECORDED = Path(__file__).with_name("reference.json")
@@ -40,20 +44,18 @@ def write(name: str, folder: Path) -> Path:
     return folder
 
 
-class Noting:
-    """Draws the highest and notes the logits; lends what the target's cache holds."""
+class Noting(DraftSampler):
+    """Notes the logits of the whole vocabulary."""
 
     plain = False
 
     def __init__(self, cache: RollbackCache) -> None:
-        self.keys_and_values, self.rows = cache.keys_and_values, list[mx.array]()
+        super().__init__(Sampler(Request([0], 1), zoo.VOCAB), cache)
+        self.rows: list[mx.array] = []
 
-    def one(self, logits: mx.array, drafted: Any) -> mx.array:
+    def one(self, logits: mx.array, drafted: Sequence[mx.array]) -> mx.array:
         self.rows.append(logits)
-        return mx.argmax(logits).astype(mx.int32)
-
-    def proposal(self, tokens: mx.array) -> mx.array:
-        return tokens
+        return super().one(logits, drafted)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -72,7 +74,7 @@ def test_drafts_are_those_of_transformers(name, tmp_path):
             cache.rollback(i + 1)
             drafter.extend([tokens[i + 1]], {"final_norm": taps.take()["final_norm"][:1]})
             draw = Noting(cache)
-            found.append(drafter.propose(DEPTH, draw).tolist())
+            found.append(drafter.propose(DEPTH, draw).tokens.tolist())
             rows.append(mx.stack(draw.rows))
     assert found == recorded["drafts"]
     for ours, theirs in zip(rows[-len(recorded["logits"]) :], recorded["logits"], strict=True):
