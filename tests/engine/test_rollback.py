@@ -59,6 +59,37 @@ def test_rejected_drafts_leave_no_trace(family, prompt, text):
         assert cache.length == base + accepted + 1
 
 
+@pytest.mark.parametrize("kv_bits", [None, 8])
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_keys_and_values_can_be_read_as_the_target_attends_to_them(family, kv_bits, text):
+    """After every rejected draft, before, while and after a window fills; one that was restored
+    has as many rows once a token was read."""
+    model, _ = zoo.build(family)
+    every = [KVCache() for _ in model.layers]
+    model(mx.array([text]), cache=every)
+    cache = RollbackCache(model, kv_bits=kv_bits, kv_group_size=32, max_draft=3)
+
+    def check(cache, length):
+        for i, theirs in enumerate(every):
+            rows = zoo.WINDOW if isinstance(cache.layers[i], WindowKVCache) else None
+            first = max(0, length - zoo.WINDOW) if rows else 0
+            apart = 0.3 if kv_bits else 1e-4  # they are of the size of 4
+            for ours, whole in zip(
+                cache.keys_and_values(i, rows), (theirs.keys, theirs.values), strict=True
+            ):
+                assert ours.shape[2] == length - first
+                assert mx.allclose(ours, whole[..., first:length, :], rtol=0.0, atol=apart)
+
+    for length in range(1, len(text)):
+        forward(model, cache, [text[length - 1], 5, 6, 7])
+        cache.rollback(length)
+        check(cache, length)
+    again = RollbackCache(model, kv_bits=kv_bits, kv_group_size=32, max_draft=3)
+    again.load_state(cache.state(), cache.length)
+    forward(model, again, text[-1:])
+    check(again, len(text))
+
+
 @pytest.mark.parametrize("family", ["llama", "gemma3", "qwen3_5", "llama4"])
 def test_a_forward_can_be_undone_and_done_again(family, text):
     """The plain lane runs one step ahead; an interrupt may undo what was kept before."""

@@ -125,7 +125,8 @@ class AssistantDrafter:
 
     def embed(self, tokens: mx.array) -> mx.array:
         """(n,) → (n, the target's width), scaled as Gemma scales what goes into its layers."""
-        return self.target.embed(tokens) * self.config.target_width**0.5
+        embedded: mx.array = self.target.embed(tokens) * self.config.target_width**0.5
+        return embedded
 
     def drawn(self, state: mx.array, drafted: list[mx.array], draw: Draw) -> mx.array:
         """The next draft token, a scalar."""
@@ -156,8 +157,8 @@ class AssistantDrafter:
         size = self.target.vocab_size
         if tokens is None:
             return self._shortlist.whole(logits[None])[0]
-        whole = mx.full((max(size, self.config.vocab_size),), NEVER, dtype=mx.float32)
-        whole = mx.put_along_axis(whole, tokens, logits.astype(mx.float32), axis=0)
+        nothing = mx.full((max(size, self.config.vocab_size),), NEVER, dtype=mx.float32)
+        whole: mx.array = mx.put_along_axis(nothing, tokens, logits.astype(mx.float32), axis=0)
         return whole[:size]
 
     # What the prefix cache keeps: nothing. The last token of a prompt is always read again, and
