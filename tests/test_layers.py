@@ -139,14 +139,15 @@ print([n for n in sys.modules if n.split(".")[0] in heavy or n.startswith("llm_s
 
 
 def test_no_other_module_names_a_kind_of_drafter():
-    """`none`, the absence of one, may be named, and "model" wherever no kind is meant."""
+    """`none`, the absence of one, may be named, and "model" and the role "assistant" wherever no
+    kind is meant."""
     names = {
         name
         for kind in KINDS.values()
         for name in (kind.name, kind.files, *(source.name for source in kind.sources))
-    } - {"", "none", "model", TARGET}
+    } - {"", "none", "model", "assistant", TARGET}
     assert {"mtp", "mtp-sidecar", "lookup-long"} <= names
-    quoted = re.compile(rf"""['"]({"|".join(names)})['"]|kind.*['"]model['"]""")
+    quoted = re.compile(rf"""['"]({"|".join(names)})['"]|kind.*['"](model|assistant)['"]""")
     found = [
         f"{path.relative_to(PACKAGE)}:{number}"
         for path in sorted(PACKAGE.rglob("*.py"))
