@@ -1,7 +1,7 @@
 """Drafts of transformers' Gemma 4 assistant, as tests/drafters/assistant/reference.json has them.
 
-    python -m tests.drafters.assistant.test_reference FOLDER       # writes checkpoints and a text
-    python benchmarks/assistant_reference.py FOLDER OUT.json           # where torch is
+    python -m tests.drafters.assistant.test_drafter_reference FOLDER   # writes checkpoints, a text
+    python benchmarks/assistant_reference.py FOLDER OUT.json               # where torch is
 
 With torch 2.13.0 and transformers 5.19.0, in float64. The target is transformers', too: before
 each token of the text it reads all that is before, and the assistant drafts as its
