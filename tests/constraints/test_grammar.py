@@ -143,6 +143,20 @@ def test_every_lane_writes_the_same_json_of_the_schema(schema):
         assert drafted.tokens == plain.tokens, lane
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_an_assistant_writes_the_same_json_too(seed):
+    """Also where the schema forbids all tokens of the clusters that it chose."""
+    schema = schema_runs.random_schema(random.Random(seed))
+    most = schema_runs.room(schema, 24)
+    plain, drafted = (
+        schema_runs.write(lane, schema, most, family="gemma4") for lane in ("none", "assistant")
+    )
+    assert drafted.tokens == plain.tokens and drafted.stats.drafted
+    plain.check(schema)
+    hot = Sampling(temperature=1.0)
+    schema_runs.write("assistant", schema, most, hot, family="gemma4").check(schema)
+
+
 @pytest.mark.parametrize("lane", schema_runs.LANES)
 def test_sampled_json_is_of_the_schema_too(lane):
     hot = Sampling(temperature=1.5, top_p=0.95, repetition_penalty=1.2)
