@@ -46,8 +46,11 @@ def load(
             f"{folder} reads keys and values of {sorted(missing)[0]} layers of a Gemma 4, and the "
             "target has none: take a drafter made for this target"
         )
+    reads = reads or next(iter(KIND.readings))
+    if reads not in KIND.readings:
+        raise PairingError(f"{folder}: an assistant does not look back from {reads!r}: add it anew")
     model = load_model(folder, config, embedded.dtype, bits, group_size)
-    return AssistantDrafter(config, model, target, layers, reads or next(iter(KIND.readings)))
+    return AssistantDrafter(config, model, target, layers, reads)
 
 
 def lenders(target: Target) -> dict[str, int]:

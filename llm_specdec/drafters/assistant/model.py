@@ -45,7 +45,8 @@ class AssistantModel(Module):
         self.output = Embedding(config.vocab_size, width)
         if config.clusters:
             self.centroids = Linear(width, config.clusters, bias=False)
-        self._read, self._narrow = config.read, self.output
+        self._read = config.read
+        self._narrow: Any = None  # the beginning of the output matrix
         self._clusters: mx.array | None = None
 
     def gather(self, ordering: mx.array, clusters: int) -> None:
@@ -82,7 +83,7 @@ class AssistantModel(Module):
         if self._clusters is None:
             if rows >= self.output["weight"].shape[0]:
                 return self.output.as_linear(state), None
-            if self._narrow["weight"].shape[0] != rows:
+            if self._narrow is None or self._narrow["weight"].shape[0] != rows:
                 self._narrow = first_rows(self.output, rows)
             return self._narrow.as_linear(state), None
         best = mx.argpartition(self.centroids(state), kth=-self._read)[-self._read :]

@@ -3,6 +3,7 @@
 import mlx.core as mx
 import numpy as np
 import pytest
+from mlx.utils import tree_flatten
 
 from fixtures import assistant_checkpoints as checkpoints
 from fixtures import parity, zoo
@@ -95,6 +96,8 @@ def test_stored_quantised_it_loads_as_it_is(tmp_path):
     pair = mx.random.normal((1, 128))
     assert mx.allclose(drafter.model.pre_projection(pair), pair @ matrix.T, atol=1e-4)
     assert drafter.model.centroids.bits == 8
+    held = sum(value.nbytes for value in dict(tree_flatten(drafter.model)).values())
+    assert held < 1.1 * sum(value.nbytes for value in packed.values())  # nothing twice
     assert any(proposed(drafter, target)[1])
     with pytest.raises(CheckpointError, match="quantised already"):
         assistant.load(folder, target, bits=4)
