@@ -1,6 +1,7 @@
 """An assistant changes no token, and drafts what its place in the text lets it know: over every
 kind of Gemma 4, whatever a run asks for, in 16 bits and in 4, warm and cold, after an interrupt."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from llm_specdec.engine.request import Request
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling.logits_processors import Sampling
 from tests.support import warm
+from tests.support.command_line import run, specdec
 
 DEPTH, LENGTH = 3, 100  # the window is 16 tokens wide
 PROMPT = [3, POISON, *range(10, 16), 4]
@@ -154,3 +156,15 @@ def test_an_interrupt_leaves_what_was_committed(loaded, method, monkeypatch):
     run.cache.close()
     monkeypatch.undo()
     assert text(prepared(target, drafter)) == whole
+
+
+def test_from_inspect_to_a_receipt(tmp_path):
+    folder = checkpoints.disguise(tmp_path)
+    pair = (folder / "target", folder / "assistant")
+    assert json.loads(specdec("inspect", *pair, "--json").printed)["drafter"]["match"]
+    added = specdec("add", "g", "--target", pair[0], "--drafter", pair[1]).printed
+    assert "lane assistant" in added and "as seen from the last token" in added
+    assert run("-m", "g", "-o", "max_tokens", "20", "-o", "draft_tokens", "3", "ab").printed
+    (logged,) = json.loads(specdec("logs", "-n", "1", "--json").printed)
+    assert logged["specdec"]["lane"]["kind"] == "assistant"
+    assert logged["specdec"]["draft"]["accepted"] > 0
