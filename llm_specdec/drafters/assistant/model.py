@@ -14,14 +14,10 @@ from mlx.nn.layers.base import Module
 from mlx.nn.layers.embedding import Embedding
 from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.normalization import RMSNorm
-from mlx.nn.layers.quantized import quantize
 from mlx_lm.models.gemma4_text import DecoderLayer, ModelArgs
 
 from llm_specdec.drafters.assistant.config import FULL, SLIDING, AssistantConfig
-from llm_specdec.drafters.common.stored import Weights, cast, one_line, stored
-from llm_specdec.engine.hardware import skinny_matmul
-from llm_specdec.engine.mlx_lm_parts import utils
-from llm_specdec.engine.taps import evaluate
+from llm_specdec.drafters.common.stored import Weights, fill, stored
 from llm_specdec.engine.target import first_rows
 from llm_specdec.errors import CheckpointError
 
@@ -123,38 +119,17 @@ def load(
     Raises: CheckpointError.
     """
     weights = _renamed(stored(folder), config)
-    if bits and any(name.endswith(".scales") for name in weights):
-        raise CheckpointError(
-            f"{folder} is stored quantised already: leave drafter_bits out, or take the 16-bit "
-            "checkpoint"
-        )
     ordering = weights.pop(_ORDERING, None)
     model = AssistantModel(config)
-
-    def stored_form(path: str, module: Module) -> bool | dict[str, Any]:
-        if f"{path}.scales" not in weights:
-            return False
-        form: dict[str, Any] = utils.infer_quant_config(path, module, weights)
-        return form
-
-    def packs(path: str, module: Module) -> bool:
-        """The matrix that chooses clusters stays exact."""
-        whole = hasattr(module, "to_quantized") and module["weight"].shape[-1] % group_size == 0
-        return whole and path != "centroids"
-
-    try:
-        quantize(model, class_predicate=stored_form)
-        model.load_weights(list(cast(weights, dtype).items()))
-    except (ValueError, KeyError) as error:
-        raise CheckpointError(f"{folder}: {one_line(error)}") from error
     if config.clusters:
         model.gather(_checked(folder, ordering, config.vocab_size), config.clusters)
-    if bits:
-        quantize(model, group_size, bits, class_predicate=packs)
-    model.eval()
-    skinny_matmul.rearrange(model)
-    evaluate(model)
+    fill(model, weights, folder, dtype, bits, group_size, _packs)
     return model
+
+
+def _packs(name: str, part: Module) -> bool:
+    """The output matrix too, but what chooses clusters stays exact."""
+    return isinstance(part, Linear | Embedding) and name != "centroids"
 
 
 def _renamed(found: Weights, config: AssistantConfig) -> Weights:

@@ -1,6 +1,8 @@
 """A drafter's tensors as its files hold them, and their way into memory."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 from mlx.nn.layers.base import Module
@@ -8,20 +10,12 @@ from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.quantized import quantize
 
 from llm_specdec.engine.hardware import skinny_matmul
+from llm_specdec.engine.mlx_lm_parts import utils
 from llm_specdec.engine.taps import evaluate
 from llm_specdec.errors import CheckpointError
 
 Weights = dict[str, mx.array]
-Quantisation = tuple[int, int] | None  # (bits, group size) of stored matrices
-
-
-def check_bits(folder: Path, quantisation: Quantisation, bits: int | None) -> None:
-    """Raises CheckpointError where `bits` are asked of what is stored in few already."""
-    if bits and quantisation:
-        raise CheckpointError(
-            f"{folder} is stored in {quantisation[0]} bits already: "
-            "leave drafter_bits out, or take the 16-bit checkpoint"
-        )
+Packs = Callable[[str, Module], bool]  # name and module → whether `drafter_bits` quantises it
 
 
 def stored(folder: Path) -> Weights:
@@ -67,38 +61,48 @@ def _listed(known: mx.array) -> list[int]:
     return [token for token, is_known in enumerate(known.tolist()) if is_known]  # type: ignore[arg-type]
 
 
+def is_matrix(name: str, part: Module) -> bool:
+    return isinstance(part, Linear) and part.weight.shape[0] > 1
+
+
 def fill(
     module: Module,
     weights: Weights,
     folder: Path,
-    quantisation: Quantisation,
     dtype: mx.Dtype,
     bits: int | None,
     group_size: int,
+    packs: Packs = is_matrix,
 ) -> None:
-    """Put `weights`, named as in the module, into it: cast to `dtype` and, with `bits`, matrices
-    quantised; all evaluated. Raises CheckpointError where names or shapes do not fit."""
-    if quantisation:
-        stored_bits, stored_group = quantisation
-        quantize(
-            module,
-            stored_group,
-            stored_bits,
-            class_predicate=lambda name, _: f"{name}.scales" in weights,
+    """Put `weights`, named as in the module, into it: cast to `dtype` and, with `bits`, what
+    `packs` chooses quantised; all evaluated. What is stored quantised stays as it is.
+
+    Raises: CheckpointError where names or shapes do not fit, or `bits` come on top of others.
+    """
+    if bits and any(name.endswith(".scales") for name in weights):
+        raise CheckpointError(
+            f"{folder} is stored quantised already: leave drafter_bits out, or take the 16-bit "
+            "checkpoint"
         )
+
+    def stored_form(name: str, part: Module) -> bool | dict[str, Any]:
+        if f"{name}.scales" not in weights:
+            return False
+        form: dict[str, Any] = utils.infer_quant_config(name, part, weights)
+        return form
+
     try:
+        quantize(module, class_predicate=stored_form)
         module.load_weights(list(_cast(weights, dtype).items()))
-    except ValueError as error:
+    except (ValueError, KeyError) as error:
         raise CheckpointError(f"{folder}: {one_line(error)}") from error
     if bits:
         quantize(
             module,
             group_size,
             bits,
-            class_predicate=lambda _, part: (
-                isinstance(part, Linear)
-                and part.weight.shape[0] > 1
-                and part.weight.shape[-1] % group_size == 0
+            class_predicate=lambda name, part: (
+                packs(name, part) and part.weight.shape[-1] % group_size == 0
             ),
         )
     module.eval()

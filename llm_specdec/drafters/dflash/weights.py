@@ -9,7 +9,7 @@ from mlx.nn.layers.base import Module
 from mlx.nn.layers.embedding import Embedding
 from mlx.nn.layers.linear import Linear
 
-from llm_specdec.drafters.common.stored import Weights, check_bits, draft_tokens, fill, stored
+from llm_specdec.drafters.common.stored import Weights, draft_tokens, fill, stored
 from llm_specdec.drafters.dflash.config import DFlashConfig
 from llm_specdec.drafters.dflash.model import BlockModel
 
@@ -69,11 +69,10 @@ def load(
 
     Raises: CheckpointError.
     """
-    check_bits(folder, config.quantisation, bits)
     weights = _renamed(stored(folder), config)
     checkpoint = Checkpoint(config, weights, make(weights) if make else BlockModel(config))
     weights.pop("d2t", None)
-    fill(checkpoint, weights, folder, config.quantisation, dtype, bits, group_size)
+    fill(checkpoint, weights, folder, dtype, bits, group_size)
     return checkpoint
 
 

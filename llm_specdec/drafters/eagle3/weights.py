@@ -8,7 +8,7 @@ from mlx.nn.layers.base import Module
 from mlx.nn.layers.embedding import Embedding
 from mlx.nn.layers.linear import Linear
 
-from llm_specdec.drafters.common.stored import Weights, check_bits, draft_tokens, fill, stored
+from llm_specdec.drafters.common.stored import Weights, draft_tokens, fill, stored
 from llm_specdec.drafters.eagle3.config import Eagle3Config, stored_name
 from llm_specdec.drafters.eagle3.model import Eagle3Model
 
@@ -50,12 +50,11 @@ def load(
 
     Raises: CheckpointError.
     """
-    check_bits(folder, config.quantisation, bits)
     found = stored(folder)
     weights = {_name(n, config): value for n, value in found.items() if not _FOREIGN.fullmatch(n)}
     checkpoint = Checkpoint(config, weights)
     weights = {name: value for name, value in weights.items() if name not in _MAPS}
-    fill(checkpoint, weights, folder, config.quantisation, dtype, bits, group_size)
+    fill(checkpoint, weights, folder, dtype, bits, group_size)
     return checkpoint
 
 
