@@ -8,19 +8,11 @@ calibration   from which position it looks back
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from llm_specdec.drafters.kind import (
-    DRAFTER_GROUP_SIZE,
-    DraftPass,
-    DraftSource,
-    Kind,
-    tokenizer_mismatches,
-)
-from llm_specdec.errors import CheckpointError
+from llm_specdec.drafters.kind import DRAFTER_GROUP_SIZE, DraftPass, DraftSource
+from llm_specdec.drafters.trained import Trained
 
 if TYPE_CHECKING:
     from llm_specdec.checkpoint import Anatomy, CheckpointFiles
@@ -30,18 +22,9 @@ if TYPE_CHECKING:
     from llm_specdec.engine.target import Target
 
 
-@dataclass(frozen=True)
-class Stored:
-    """What the files say, or why they ask for what cannot be done here."""
-
-    config: "AssistantConfig | None"
-    problem: str = ""
-
-
-class Assistant(Kind):
+class Assistant(Trained["AssistantConfig"]):
     name = files = "assistant"
     files_words = "a Gemma 4 assistant"
-    takes_folder = True
     sources = (DraftSource("assistant", 5),)
     readings = MappingProxyType(
         {"last": "as seen from the last token", "before": "as seen from the token before it"}
@@ -58,39 +41,21 @@ class Assistant(Kind):
 
         return frozenset(contents.tensors if is_assistant(contents) else ())
 
-    def part(self, contents: "CheckpointFiles") -> Stored:
-        from llm_specdec.drafters.assistant.config import read
+    def read(self, contents: "CheckpointFiles") -> "AssistantConfig":
+        from llm_specdec.drafters.assistant import config
 
-        try:
-            return Stored(read(contents))
-        except CheckpointError as error:
-            return Stored(None, str(error))
+        return config.read(contents)
 
-    def check(self, folder: Path) -> None:
-        from llm_specdec.checkpoint import contents_of
-        from llm_specdec.drafters.assistant.config import read
-
-        read(contents_of(folder))
-
-    # Which target it fits
-
-    def mismatches(self, target: "Anatomy", drafter: "Anatomy | None") -> list[str]:
-        assert drafter is not None
+    def differences(self, target: "Anatomy", config: "AssistantConfig") -> list[str]:
         from llm_specdec.drafters.assistant import fit
 
-        stored = _stored(drafter)
-        if stored.config is None:
-            return [stored.problem]
-        shapes = fit.mismatches(target, stored.config)
-        if shapes or drafter.tokenizer is None:
-            return shapes  # it works on the target's token ids
-        return tokenizer_mismatches(target, drafter)
+        return fit.mismatches(target, config)
 
     # What it costs
 
     def draft_pass(self, target: "Anatomy", drafter: "Anatomy | None") -> DraftPass | None:
         """Of its output matrix no more than the rows it chooses from."""
-        config = _stored(drafter).config if drafter else None
+        config = self.stored(drafter).config if drafter else None
         if drafter is None or config is None:
             return None
         left_out = 1 - config.drafted_from / config.vocab_size
@@ -101,23 +66,16 @@ class Assistant(Kind):
 
     # Words
 
-    def inspected(self, found: "Anatomy") -> dict[str, Any]:
-        if self.name not in found.parts:
-            return {self.name: None}
-        config, problem = _stored(found).config, _stored(found).problem
-        if config is None:
-            return {self.name: {"problem": problem}}
+    def described(self, config: "AssistantConfig") -> dict[str, Any]:
         return {
-            self.name: {
-                "target_hidden_size": config.target_width,
-                "layer_types": list(config.layers),
-                "head_dims": dict(config.head_dims),
-                "sliding_window": config.window,
-                "vocabulary": config.vocab_size,
-                "clusters": config.clusters,
-                "clusters_read": config.read,
-                "drafts_from": config.drafted_from,
-            }
+            "target_hidden_size": config.target_width,
+            "layer_types": list(config.layers),
+            "head_dims": dict(config.head_dims),
+            "sliding_window": config.window,
+            "vocabulary": config.vocab_size,
+            "clusters": config.clusters,
+            "clusters_read": config.read,
+            "drafts_from": config.drafted_from,
         }
 
     def rows(self, inspected: Mapping[str, Any]) -> dict[str, str]:
@@ -156,11 +114,6 @@ class Assistant(Kind):
         from llm_specdec.drafters.assistant.calibration import calibrate
 
         return calibrate(session)
-
-
-def _stored(found: "Anatomy") -> Stored:
-    stored: Stored = found.parts[KIND.name]
-    return stored
 
 
 KIND = Assistant()

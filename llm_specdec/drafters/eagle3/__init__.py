@@ -10,18 +10,11 @@ calibration   which layers' states are meant
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from llm_specdec.drafters.kind import (
-    DRAFTER_GROUP_SIZE,
-    DraftPass,
-    DraftSource,
-    Kind,
-    tokenizer_mismatches,
-)
-from llm_specdec.errors import CheckpointError
+from llm_specdec.drafters.kind import DRAFTER_GROUP_SIZE, DraftPass, DraftSource
+from llm_specdec.drafters.trained import Trained
 
 if TYPE_CHECKING:
     from llm_specdec.checkpoint import Anatomy, CheckpointFiles
@@ -31,18 +24,9 @@ if TYPE_CHECKING:
     from llm_specdec.engine.target import Target
 
 
-@dataclass(frozen=True)
-class Stored:
-    """What the files say, or why they ask for what cannot be done here."""
-
-    config: "Eagle3Config | None"
-    problem: str = ""
-
-
-class Eagle3(Kind):
+class Eagle3(Trained["Eagle3Config"]):
     name = files = "eagle3"
     files_words = "an EAGLE-3 drafter"
-    takes_folder = True
     sources = (DraftSource("eagle3", 5),)
     readings = MappingProxyType(
         {
@@ -60,33 +44,21 @@ class Eagle3(Kind):
 
         return frozenset(contents.tensors if is_eagle3(contents) else ())
 
-    def part(self, contents: "CheckpointFiles") -> Stored:
-        from llm_specdec.drafters.eagle3.config import read
+    def read(self, contents: "CheckpointFiles") -> "Eagle3Config":
+        from llm_specdec.drafters.eagle3 import config
 
-        try:
-            return Stored(read(contents))
-        except CheckpointError as error:
-            return Stored(None, str(error))
+        return config.read(contents)
 
-    # Which target it fits
-
-    def mismatches(self, target: "Anatomy", drafter: "Anatomy | None") -> list[str]:
-        assert drafter is not None
+    def differences(self, target: "Anatomy", config: "Eagle3Config") -> list[str]:
         from llm_specdec.drafters.eagle3 import fit
 
-        stored = _stored(drafter)
-        if stored.config is None:
-            return [stored.problem]
-        shapes = fit.mismatches(target, stored.config)
-        if drafter.tokenizer is None:
-            return shapes  # it works on the target's token ids
-        return [*shapes, *tokenizer_mismatches(target, drafter)]
+        return fit.mismatches(target, config)
 
     # What it costs
 
     def draft_pass(self, target: "Anatomy", drafter: "Anatomy | None") -> DraftPass | None:
         """The target's output matrix is read where it has none of its own."""
-        config = _stored(drafter).config if drafter else None
+        config = self.stored(drafter).config if drafter else None
         if drafter is None or config is None:
             return None
         borrowed = 0 if config.head_rows else target.output_bytes
@@ -96,7 +68,7 @@ class Eagle3(Kind):
         from llm_specdec.checkpoint.caches import stepped
         from llm_specdec.checkpoint.weights import element_bytes
 
-        config = _stored(drafter).config if drafter else None
+        config = self.stored(drafter).config if drafter else None
         if config is None:
             return 0
         width = 2 * config.layers * config.kv_heads * config.head_dim
@@ -104,24 +76,17 @@ class Eagle3(Kind):
 
     # Words
 
-    def inspected(self, found: "Anatomy") -> dict[str, Any]:
-        if self.name not in found.parts:
-            return {self.name: None}
-        config, problem = _stored(found).config, _stored(found).problem
-        if config is None:
-            return {self.name: {"problem": problem}}
+    def described(self, config: "Eagle3Config") -> dict[str, Any]:
         return {
-            self.name: {
-                "dialect": config.dialect,
-                "layer_ids": list(config.ids) if config.ids else None,
-                "reads": config.usual,
-                "hidden_states": config.taps,
-                "width": config.fused // config.taps,
-                "draft_vocabulary": config.head_rows or config.vocab_size,
-                "vocabulary": config.vocab_size,
-                "own_embedding": config.own_embedding,
-                "own_output_matrix": bool(config.head_rows),
-            }
+            "dialect": config.dialect,
+            "layer_ids": list(config.ids) if config.ids else None,
+            "reads": config.usual,
+            "hidden_states": config.taps,
+            "width": config.fused // config.taps,
+            "draft_vocabulary": config.head_rows or config.vocab_size,
+            "vocabulary": config.vocab_size,
+            "own_embedding": config.own_embedding,
+            "own_output_matrix": bool(config.head_rows),
         }
 
     def rows(self, inspected: Mapping[str, Any]) -> dict[str, str]:
@@ -158,11 +123,6 @@ class Eagle3(Kind):
         from llm_specdec.drafters.eagle3.calibration import calibrate
 
         return calibrate(session)
-
-
-def _stored(found: "Anatomy") -> Stored:
-    stored: Stored = found.parts[KIND.name]
-    return stored
 
 
 KIND = Eagle3()
