@@ -11,6 +11,7 @@ from llm_specdec.drafters import fit
 from llm_specdec.drafters.recognise import read
 from llm_specdec.drafters.table import KINDS, words
 from llm_specdec.errors import SpecdecError
+from llm_specdec.pairings import anew
 from llm_specdec.pairings.registry import Pairing
 
 
@@ -22,7 +23,7 @@ def one_pairing(pairing: Pairing) -> Findings:
             folders[role] = hub.locate(place, offline=True)
         except SpecdecError as error:
             moved = place.startswith(("/", "~", "."))
-            mend = _move(pairing, role) if moved else _again(pairing)
+            mend = _move(pairing, role) if moved else anew.command(pairing)
             yield Finding("broken", f"{pairing.name}: {role}: {error}", "it cannot run", mend)
     if len(folders) < len(_roles(pairing)):
         return
@@ -32,7 +33,7 @@ def one_pairing(pairing: Pairing) -> Findings:
             "warning",
             f"{pairing.name}: the {role}'s files changed since it was added",
             "its bench results and card values are those of other weights",
-            _again(pairing),
+            anew.command(pairing),
         )
     target = read(folders["target"])
     drafter = read(folders["drafter"]) if "drafter" in folders else None
@@ -53,16 +54,6 @@ def _changed(pairing: Pairing, role: str, folder: Path) -> bool:
     return known is not None and known != fingerprint(folder)
 
 
-def _again(pairing: Pairing, drafter: str | None = None) -> str:
-    """The command that adds a pairing anew, downloads included; settings and profiles stay."""
-    lent = not drafter and pairing.drafter not in words() and KINDS[pairing.kind].in_target
-    command = [
-        "llm", "specdec", "add", pairing.name, "--force", "--target", pairing.target,
-        "--head-from" if lent else "--drafter", drafter or pairing.drafter,
-    ]  # fmt: skip
-    return shlex.join(command)
-
-
 def _move(pairing: Pairing, role: str) -> str:
     return shlex.join(["llm", "specdec", "move", pairing.name, f"--{role}", "FOLDER"])
 
@@ -79,7 +70,9 @@ def _misfits(pairing: Pairing, target: Anatomy, drafter: Anatomy | None) -> Find
         problems = fit.mismatches(target, drafter, lent=KINDS[pairing.kind].in_target)
     for problem in problems:
         why = "target and drafter do not fit (any more): it cannot run"
-        yield Finding("broken", f"{pairing.name}: {problem}", why, _again(pairing, "auto"))
+        yield Finding(
+            "broken", f"{pairing.name}: {problem}", why, anew.with_drafter(pairing, "auto")
+        )
 
 
 def _context(pairing: Pairing, target: Anatomy) -> Findings:

@@ -1,9 +1,11 @@
 """A served pairing: is its server there, and is it what it was?"""
 
 import shlex
+from dataclasses import replace
 
 from llm_specdec.checks.finding import Finding, Findings
 from llm_specdec.errors import ResourceError, UsageError
+from llm_specdec.pairings import anew
 from llm_specdec.pairings.registry import Pairing
 
 DRAFTS = {True: "it drafts", False: "it does not draft", None: "it does not say if it drafts"}
@@ -18,13 +20,20 @@ def one_served(pairing: Pairing) -> Findings:
     served, engine = pairing.served, ENGINES[pairing.served.engine]
     try:
         found = detection.detect(served)
-        detection.target_of(found, pairing.target, served)
     except ResourceError as error:
-        how = f"start the server; if it has moved, {_again(pairing)} with its new address"
+        again = anew.command(pairing)
+        how = f"start the server; if it has moved, {again} with its new address"
         yield Finding("broken", f"{pairing.name}: {error}", "it cannot run", how)
         return
     except UsageError as error:
-        yield Finding("broken", f"{pairing.name}: {error}", "it cannot run", _again(pairing))
+        yield Finding("broken", f"{pairing.name}: {error}", "it cannot run", _key(pairing))
+        return
+    try:
+        detection.target_of(found, pairing.target, served)
+    except UsageError as error:
+        other = found.models[0] if len(found.models) == 1 else "NAME-ON-THE-SERVER"
+        again = anew.command(pairing, target=other)
+        yield Finding("broken", f"{pairing.name}: {error}", "it cannot run", again)
         return
     version = f" {found.version}" if found.version else ""
     said = f"{pairing.name}: {served.engine}{version} at {served.url}"
@@ -33,7 +42,7 @@ def one_served(pairing: Pairing) -> Findings:
             "warning",
             f"{said} was {served.version} when it was added",
             "earlier receipts are those of another version",
-            _again(pairing),
+            anew.command(pairing),
         )
     else:
         yield Finding("ok", f"{said} serves {pairing.target}; {DRAFTS[found.drafts]}")
@@ -43,12 +52,16 @@ def one_served(pairing: Pairing) -> Findings:
         )
 
 
-def _again(pairing: Pairing) -> str:
+def _key(pairing: Pairing) -> str:
+    """What mends a key that is missing, wrong, or must not be sent."""
+    from llm_specdec.backends.served import keys
+
     served = pairing.served
     assert served
-    words = [
-        "llm", "specdec", "add", pairing.name, "--force", "--served", served.url,
-        *(["--key", served.key] if served.key else []),
-        *(["--insecure"] if served.insecure else []),
-    ]  # fmt: skip
-    return shlex.join(words)
+    if served.key is None:
+        return anew.command(pairing, key="NAME")
+    try:
+        keys.check(served)
+    except UsageError:
+        return anew.command(replace(pairing, served=replace(served, insecure=True)))
+    return shlex.join(["llm", "keys", "set", served.key])

@@ -263,7 +263,7 @@ def report(pairing: Pairing, choice: Choice, card: Card | None, as_json: bool) -
     for warning in choice.warnings:
         warn(warning)
     if choice.lost:
-        warn(lost.advice(choice.lost, choice.target))
+        warn(lost.advice(choice.lost, choice.target, pairing.name))
     if as_json:
         print_json(pairing.to_dict())
         return

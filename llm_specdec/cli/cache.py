@@ -174,8 +174,9 @@ def _status(known: Registry, warm: dict[str, Warm]) -> dict[str, Any]:
 
 
 def _names(known: Registry, contents: Contents) -> list[str]:
-    """Registered pairings, then those that are gone and still have entries."""
-    return list(dict.fromkeys([*known.pairings, *(entry.pairing for entry in contents.entries)]))
+    """Registered pairings that run here, then others that still have entries."""
+    here = [name for name, pairing in known.pairings.items() if not pairing.served]
+    return list(dict.fromkeys([*here, *(entry.pairing for entry in contents.entries)]))
 
 
 def _pairing_row(

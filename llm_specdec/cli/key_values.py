@@ -9,6 +9,7 @@ from llm_specdec import settings
 from llm_specdec.adapter.options import stored_options
 from llm_specdec.cli.output import show_value, warn
 from llm_specdec.errors import SpecdecError, UsageError
+from llm_specdec.pairings import anew
 from llm_specdec.pairings.registry import Pairing
 
 assignments_argument = click.argument("assignments", metavar="[KEY=VALUE]...", nargs=-1)
@@ -123,7 +124,7 @@ def warn_silent_card(pairing: Pairing, keys: Collection[str], deviation: str | N
     if not deviation:
         return
     if not pairing.card:
-        named = "llm specdec add with --force and --card names one"
+        named = f"{anew.command(pairing, card='PATH_OR_REPO')} names one"
         how = named if pairing.served else f"llm specdec update {pairing.name} reads it"
         warn(f"no card is stored for {pairing.name}, the reason is kept all the same: {how}")
         return

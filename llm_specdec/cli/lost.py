@@ -8,10 +8,11 @@ from llm_specdec.errors import SpecdecError
 from llm_specdec.hub import README_LIMIT, locate
 
 
-def advice(why: str, target: str) -> str:
-    """why: as `fit.lost` says. target: as it was named."""
-    base = _base(target)
-    command = shlex.join(["llm", "specdec", "add", "NAME", "--target", target, "--head-from", base])
+def advice(why: str, target: str, pairing: str | None = None) -> str:
+    """why: as `fit.lost` says. target: as it was named. pairing: under which it is registered."""
+    named = [pairing, "--force"] if pairing else ["NAME"]
+    lent = ["--target", target, "--head-from", _base(target)]
+    command = shlex.join(["llm", "specdec", "add", *named, *lent])
     return f"{why}: a build that kept it can lend it: {command}"
 
 

@@ -13,7 +13,7 @@ from llm_specdec.console.text import echo
 from llm_specdec.drafters.recognise import read
 from llm_specdec.drafters.table import KINDS, words
 from llm_specdec.errors import CheckFailed, PairingError, SpecdecError, UsageError
-from llm_specdec.pairings import registry
+from llm_specdec.pairings import anew, registry
 from llm_specdec.pairings.choose import Choice, choose
 from llm_specdec.pairings.registry import Pairing, Registry
 from llm_specdec.prefix_cache import limits
@@ -42,7 +42,8 @@ def move_command(
         raise UsageError("say where the files are now: --target, --drafter or both")
     found = registry.load()
     pairing = found.pairing(name)
-    pairing.check_local("be moved: add it anew with --force and --served")
+    if pairing.served:
+        pairing.check_local(f"be moved: {anew.command(pairing)} with its new address")
     chosen = _chosen(found, pairing, target, drafter)
     differences = list(_differences(pairing, chosen))
     if differences and not yes:
@@ -72,7 +73,7 @@ def _chosen(found: Registry, pairing: Pairing, target: str | None, drafter: str 
     if chosen.kind != pairing.kind:
         raise PairingError(
             f"{chosen.drafter} is a drafter of kind {chosen.kind}, {pairing.name} has one of kind "
-            f"{pairing.kind}: llm specdec add {pairing.name} --force takes another drafter"
+            f"{pairing.kind}: {anew.with_drafter(pairing, chosen.drafter)} takes another drafter"
         )
     return chosen
 

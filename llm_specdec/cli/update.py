@@ -13,7 +13,7 @@ from llm_specdec.console.progress import progress
 from llm_specdec.console.text import confirm as ask
 from llm_specdec.console.text import echo
 from llm_specdec.errors import UsageError
-from llm_specdec.pairings import registry
+from llm_specdec.pairings import anew, registry
 from llm_specdec.pairings.registry import Pairing
 from llm_specdec.settings import card_layers
 
@@ -69,7 +69,7 @@ def _whose_card(pairing: Pairing) -> str:
     if not pairing.card:
         raise UsageError(
             f"{pairing.name} is served, and whose card is its model's is not known: "
-            "llm specdec add with --force and --card says it"
+            f"{anew.command(pairing, card='PATH_OR_REPO')} says it"
         )
     return str(pairing.card["target"])
 

@@ -1,12 +1,15 @@
 """A served pairing on the command line."""
 
 import asyncio
+import copy
 import json
 import re
+import shlex
 import signal
 import subprocess
 import threading
 from base64 import b64encode
+from dataclasses import replace
 
 import llm
 import pytest
@@ -28,7 +31,7 @@ ANSWERS = {
 
 @pytest.fixture
 def server():
-    with serving(dict(ANSWERS)) as found:
+    with serving(copy.deepcopy(ANSWERS)) as found:
         yield found
 
 
@@ -61,7 +64,7 @@ def test_a_prompt_leaves_a_receipt_with_the_servers_figures(server):
     assert "served" in specdec("logs", "--table").printed
     assert "served" in specdec("logs", "--stats").printed
     assert specdec("logs", "--lane", "served").printed == line
-    assert specdec("cache", "status").exit_code == 0
+    assert json.loads(specdec("cache", "status", "--json").printed)["pairings"] == []
 
 
 def test_settings_and_profiles_are_as_of_any_pairing(server):
@@ -121,6 +124,38 @@ def test_doctor_on_a_server_that_is_down(server):
     assert "cannot be reached" in done.stdout
     assert f"llm specdec add big --force --served {server.url}" in done.stdout
     assert "fix: start the server; if it has moved" in done.stdout
+
+
+def test_the_command_that_doctor_names_adds_the_same_again(server, card):
+    (llm.user_dir() / "keys.json").write_text(json.dumps({"mine": KEY}))
+    named = ("--key", "mine", "--insecure", "--card", card.parent, "--alias", "b", "--yes")
+    specdec("add", "big", "--served", server.url, *named)
+    specdec("set", "big", "top_k=20")
+    before = registry.load().pairing("big")
+    server.answers["/version"] = Answer(body=b'{"version": "0.33.0"}')
+    findings = json.loads(specdec("doctor", "--json").stdout)["findings"]
+    (fix,) = (found["fix"] for found in findings if "was 0.32.0" in found["what"])
+    specdec(*shlex.split(fix)[2:], "--yes")
+    assert before.served
+    assert registry.load().pairing("big") == replace(
+        before,
+        added=registry.load().pairing("big").added,
+        served=replace(before.served, version="0.33.0"),
+    )
+
+
+def test_doctor_names_what_mends_a_key_and_a_model_that_is_gone(server):
+    specdec("add", "big", "--served", server.url)
+    again = f"llm specdec add big --force --served {server.url} --engine vllm --target"
+    server.answers["/v1/models"] = Answer(body=b'{"data": [{"id": "other"}]}')
+    assert f"fix: {again} other" in specdec("doctor").stdout
+    server.answers["/v1/models"] = Answer(401, b"{}")
+    assert f"fix: {again} smol --key NAME" in specdec("doctor").stdout
+    (llm.user_dir() / "keys.json").write_text(json.dumps({"mine": KEY}))
+    server.answers |= ANSWERS
+    specdec("add", "big", "--force", "--served", server.url, "--key", "mine")
+    server.answers["/v1/models"] = Answer(401, b"{}")
+    assert "fix: llm keys set mine" in specdec("doctor").stdout
 
 
 def test_mlx_lm_is_warned_of(server):
@@ -249,7 +284,9 @@ def test_a_card_that_is_not_there_is_an_error_and_nothing_is_added(server, tmp_p
 
 def test_update_of_a_served_pairing_without_a_card_says_how_to_name_one(server):
     specdec("add", "big", "--served", server.url)
-    assert "llm specdec add with --force and --card" in specdec("update", "big").error
+    said = specdec("update", "big").error
+    assert "--target smol --card PATH_OR_REPO says it" in said
+    assert " --force --served http://127" in said
     done = specdec("add", "there", "--target", "m", "--card", "c")
     assert (done.exit_code, done.error) == (2, "Error: --card means nothing without --served")
 

@@ -69,6 +69,14 @@ def test_files_that_changed_are_a_warning_with_the_command_to_add_anew(target):
     assert found["fix"] == f"llm specdec add a --force --target {target} --drafter lookup"
 
 
+def test_the_command_to_add_anew_keeps_a_drafter_quantised(target, tmp_path):
+    drafter = write_model(tmp_path / "drafter")
+    quantised = 'kind = "model"\ndrafter_bits = 4\ndrafter_group_size = 32\n'
+    write_registry(pairing(target, drafter, f'{quantised}fingerprints.drafter = "x"\n'))
+    [found] = [f for f in findings("warning") if "drafter's files changed" in f["what"]]
+    assert found["fix"].endswith(f"--drafter {drafter} --drafter-bits 4 --drafter-group-size 32")
+
+
 def test_a_drafter_whose_tokenizer_drifted_is_broken(target, tmp_path):
     drafter = write_model(tmp_path / "drafter", tokenizer={"model": {"vocab": {"x": 0}}})
     write_registry(pairing(target, drafter, 'kind = "model"\n'))

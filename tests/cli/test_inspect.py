@@ -116,7 +116,8 @@ def test_a_lost_head_is_noticed_and_the_command_that_brings_it_back_named(tmp_pa
     assert as_json(folder)["warnings"][-1].endswith(f"{command}BASE")
     (folder / "README.md").write_text("---\nbase_model: them/base\n---\n")
     assert as_json(folder)["warnings"][-1].endswith(f"{command}them/base")
-    assert f"--target {folder}" in specdec("add", "q", "--target", folder).stderr
+    said = specdec("add", "q", "--target", folder).stderr
+    assert f"llm specdec add q --force --target {folder}" in said
     write_model(tmp_path / "plain")
     assert as_json(tmp_path / "plain")["warnings"] == []
 
