@@ -51,7 +51,8 @@ def session_for(lane: str) -> Session:
 
 
 def prompt_for(loaded: Session, tokens: int) -> list[int]:
-    return built_in("prose", tokens, lambda text: rendered(loaded.tokenizer, text))
+    text = built_in("prose", tokens, lambda text: len(rendered(loaded.tokenizer, text)))
+    return rendered(loaded.tokenizer, text)
 
 
 def disk_tier(folder: Path) -> DiskTier:

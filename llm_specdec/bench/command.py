@@ -156,15 +156,15 @@ def own_kinds(pairing: Pairing) -> list[str]:
 def _prompts(runner: Sessions | Endpoints, options: Mapping[str, Any]) -> dict[Case, Said]:
     if options["prompt_file"]:
         texts = prompts.from_file(options["prompt_file"])
-        encoded = {name: runner.encode(text) for name, text in texts}
-        for name, ids in encoded.items():
-            _check_room(runner, name, len(ids), options["max_tokens"])
-        return {Case(name, len(ids)): runner.whole(ids) for name, ids in encoded.items()}
+        counts = {name: runner.count(text) for name, text in texts}
+        for name, tokens in counts.items():
+            _check_room(runner, name, tokens, options["max_tokens"])
+        return {Case(name, counts[name]): runner.prompt(text) for name, text in texts}
     contexts = options["contexts"] or (prompts.DEFAULT_TOKENS,)
     # Before a text is made for it: one of a million tokens takes minutes.
     _check_room(runner, "--context", max(contexts), options["max_tokens"])
     return {
-        Case(text, context): runner.whole(prompts.built_in(text, context, runner.encode))
+        Case(text, context): runner.prompt(prompts.built_in(text, context, runner.count))
         for context in sorted(set(contexts))
         for text in options["texts"] or prompts.CLASSES
     }
@@ -195,7 +195,8 @@ def _conditions(
         "cases": [
             {
                 **case._asdict(),
-                "prompt_tokens": len(runner.encode(said) if isinstance(said, str) else said),
+                "prompt_tokens": runner.count(said) if isinstance(said, str) else len(said),
+                "counted": runner.counts,
                 "prompt_sha256": digest(said),
             }
             for case, said in found.items()

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llm_specdec.backends import Plan, Request, Result, Text, execute, plan
+from llm_specdec.backends.served import tokenizers
 from llm_specdec.bench.runs import Greedy
 from llm_specdec.bench.sessions import GREEDY, Configuration, messages
 from llm_specdec.pairings.registry import Served
 
-PIECE = 4  # characters; about a token, for which a server has no count before it is asked
+PIECE = 4  # characters; about a token, where no tokenizer is named
 NO_LIMIT = 1 << 40
 SHARE = 0.01  # of the tokens written; fewer that are not ours may be ours, cut off at a stop
 
@@ -31,6 +32,8 @@ class Endpoints:
     def __init__(self, configs: Sequence[Configuration], max_tokens: int) -> None:
         self._max_tokens = max_tokens
         self._plans = {c.name: plan(c.pairing, c.profile, c.resolution) for c in configs}
+        named = (plan for plan in self._plans.values() if _served(plan).tokenizer)
+        self._counting = next(named, None)
         self._written = dict.fromkeys(self._addresses(), 0)
         self._before = self._counters()
 
@@ -40,13 +43,22 @@ class Endpoints:
         refuses what is too long for it."""
         return min(plan.settings["context"] or NO_LIMIT for plan in self._plans.values())
 
-    def encode(self, text: str) -> list[str]:
-        """In pieces, about a token each."""
-        return [text[start : start + PIECE] for start in range(0, len(text), PIECE)]
+    @property
+    def counts(self) -> bool:
+        """Whether a prompt's tokens are counted, by the first tokenizer that is named, or
+        guessed from its length."""
+        return self._counting is not None
 
-    def whole(self, pieces: Any) -> str:
-        """The prompt of which `encode` gave pieces."""
-        return "".join(pieces)
+    def count(self, text: str) -> int:
+        """Tokens of a timed prompt."""
+        if not self._counting:
+            return -(-len(text) // PIECE)
+        asked = Request(messages=messages(self._counting.settings, _marked("a", 0, text)))
+        return tokenizers.prompt_tokens(self._counting, asked)
+
+    def prompt(self, text: str) -> str:
+        """As `count` takes it."""
+        return text
 
     def greedy(self, config: str, prompt: str) -> Greedy:
         given = self._plans[config]
@@ -54,7 +66,7 @@ class Endpoints:
 
     def timed(self, config: str, prompt: str, number: int, warm: bool) -> Result:
         letter = "ab"[[*self._plans].index(config)]
-        return self._run(self._plans[config], f"{letter}{number + 1}.\n\n{prompt}").result
+        return self._run(self._plans[config], _marked(letter, number, prompt)).result
 
     def difference(self, prompt: str, one: Greedy, other: Greedy) -> TextDifference | None:
         a, b = one.said, other.said
@@ -114,6 +126,11 @@ def judged(verdict: Mapping[str, Any], servers: Sequence[Mapping[str, Any]]) -> 
     if doubts and verdict["status"] not in ("broken", "measured"):
         return {**found, "status": "undecided", "reasons": [*verdict["reasons"], *doubts]}
     return {**found, "reasons": [*verdict["reasons"], *doubts]}
+
+
+def _marked(letter: str, number: int, prompt: str) -> str:
+    """With a first line that no other run has."""
+    return f"{letter}{number + 1}.\n\n{prompt}"
 
 
 def _served(given: Plan) -> Served:

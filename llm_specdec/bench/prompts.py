@@ -10,15 +10,13 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from llm_specdec.errors import UsageError
 
 CLASSES = ("reasoning", "code", "prose")
 DEFAULT_TOKENS = 2150
 
-# A user message → prompt tokens, chat template included, or its text in pieces of that size.
-Encode = Callable[[str], list[Any]]
+Count = Callable[[str], int]  # a user message → its tokens as a prompt, chat template included
 
 QUESTIONS = {
     "reasoning": "Which boat carried the most crates in total, and which harbour received the "
@@ -81,30 +79,30 @@ BODIES = (
 )
 
 
-def built_in(text: str, tokens: int, encode: Encode) -> list[Any]:
-    """A prompt of class `text` with as many tokens as fit into `tokens`, a few fewer at most.
+def built_in(text: str, tokens: int, count: Count) -> str:
+    """A message of class `text` that has as many tokens as fit into `tokens`, a few fewer at most.
 
     Raises UsageError where the question alone is longer than that.
     """
 
-    def ids(pieces: int) -> list[Any]:
-        return encode("".join(words[:pieces]) + f"\n\n{QUESTIONS[text]}")
+    def message(pieces: int) -> str:
+        return "".join(words[:pieces]) + f"\n\n{QUESTIONS[text]}"
 
     # No tokenizer makes a word of less than one token, so `tokens` words are always enough.
     words = list(itertools.islice(_words(text), tokens))
     fits, too_many = 0, len(words) + 1
-    if (least := len(ids(0))) > tokens:
+    if (least := count(message(0))) > tokens:
         raise UsageError(
             f"a prompt of {tokens} tokens holds no question of {text}, which has {least}: "
             "give --context more"
         )
     while too_many - fits > 1:
         middle = (fits + too_many) // 2
-        if len(ids(middle)) <= tokens:
+        if count(message(middle)) <= tokens:
             fits = middle
         else:
             too_many = middle
-    return ids(fits)
+    return message(fits)
 
 
 def from_file(path: Path) -> list[tuple[str, str]]:

@@ -81,7 +81,7 @@ def _chart(bench: Row, name: str, draw: Callable[[Axes, Row], bool]) -> str | No
         if not any(shown):
             return None
         for panel, case in zip(panels, cases, strict=True):
-            panel.set_title(f"{case['text']}, {case['prompt_tokens']} tokens", fontsize=9)
+            panel.set_title(table.heading(case), fontsize=9)
         _legend(figure, panels[0])
         out = io.StringIO()
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})

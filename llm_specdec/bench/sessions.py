@@ -120,6 +120,8 @@ class Sessions:
     """`runs.Runner` over loaded weights; `keeps` the states of cold runs for warm ones.
     Raises SpecdecError where one cannot be loaded."""
 
+    counts = True  # a prompt's tokens, exactly
+
     def __init__(
         self, configs: Sequence[Configuration], max_tokens: int, keeps: bool = False
     ) -> None:
@@ -138,15 +140,15 @@ class Sessions:
         positions = self._loaded[self._baseline].session.target.positions
         return self._plans[self._baseline].context(positions)
 
-    def encode(self, text: str) -> list[int]:
+    def count(self, text: str) -> int:
+        """Tokens of a prompt."""
+        return len(self.prompt(text))
+
+    def prompt(self, text: str) -> list[int]:
         """A user message as prompt tokens, through the target's chat template."""
         values = self._plans[self._baseline].settings
         tokenizer = self._loaded[self._baseline].session.tokenizer
         return chat.render(tokenizer, messages(values, text), values).tokens
-
-    def whole(self, pieces: Any) -> list[int]:
-        """The prompt of which `encode` gave pieces."""
-        return list(pieces)
 
     def greedy(self, config: str, prompt: Sequence[int]) -> Greedy:
         result = self._run(config, prompt, self._greedy(config))

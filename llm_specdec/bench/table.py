@@ -151,12 +151,17 @@ def title(bench: Row) -> str:
     return f"{bench['pairing']}{profile} {against}{warm}{partial}"
 
 
+def heading(case: Row) -> str:
+    about = "" if case.get("counted", True) else "about "
+    return f"{case['text']}, {about}{case['prompt_tokens']} prompt tokens"
+
+
 def _text(bench: Row) -> Iterator[str]:
     yield title(bench)
     yield rules(bench)
     for case in bench["cases"]:
         yield ""
-        yield f"{case['text']}, {case['prompt_tokens']} prompt tokens"
+        yield heading(case)
         for row in case["configs"]:
             yield from _block(row)
     yield ""
@@ -210,7 +215,7 @@ def _markdown(bench: Row) -> Iterator[str]:
     yield f"**{title(bench)}**: {verdict(bench)}"
     for case in bench["cases"]:
         yield ""
-        yield f"{case['text']}, {case['prompt_tokens']} prompt tokens"
+        yield heading(case)
         yield ""
         yield "| | decode tok/s | end-to-end tok/s | TTFT | acceptance | gain |"
         yield "|---|---|---|---|---|---|"

@@ -4,7 +4,7 @@ import shlex
 from dataclasses import replace
 
 from llm_specdec.checks.finding import Finding, Findings
-from llm_specdec.errors import ResourceError, UsageError
+from llm_specdec.errors import ResourceError, SpecdecError, UsageError
 from llm_specdec.pairings import anew
 from llm_specdec.pairings.registry import Pairing
 
@@ -46,10 +46,30 @@ def one_served(pairing: Pairing) -> Findings:
         )
     else:
         yield Finding("ok", f"{said} serves {pairing.target}; {DRAFTS[found.drafts]}")
+    yield from _tokenizer(pairing)
     if engine.warning:
         yield Finding(
             "warning", f"{pairing.name}: {engine.warning}", "", "restart the server with it"
         )
+
+
+def _tokenizer(pairing: Pairing) -> Findings:
+    from llm_specdec.backends.served import tokenizers
+
+    assert pairing.served
+    if not (named := pairing.served.tokenizer):
+        return
+    try:
+        tokenizers.load(named)
+    except SpecdecError as error:
+        yield Finding(
+            "broken",
+            f"{pairing.name}: tokenizer: {error}",
+            "a prompt cannot be counted, where context is set, or its thinking be worded",
+            anew.command(pairing),
+        )
+    else:
+        yield Finding("ok", f"{pairing.name}: the tokenizer of {named} loads")
 
 
 def _key(pairing: Pairing) -> str:

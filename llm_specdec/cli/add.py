@@ -84,6 +84,11 @@ from llm_specdec.pairings.registry import Pairing, Registry
     metavar="PATH_OR_REPO",
     help="Whose card is that of the model that the server runs",
 )
+@click.option(
+    "--tokenizer",
+    metavar="PATH_OR_REPO",
+    help="Whose tokenizer is that of the model that the server runs: counts prompts",
+)
 @click.option("--insecure", is_flag=True, help="Send the key in plain http to another host")
 @card_values.yes_option
 @json_option
@@ -102,6 +107,7 @@ def add_command(
     engine: str,
     key: str | None,
     card_of: str | None,
+    tokenizer: str | None,
     insecure: bool,
     yes: bool,
     as_json: bool,
@@ -135,7 +141,7 @@ def add_command(
     check_names(found, name, aliases, replacing=force)
     _check_together(served, target)
     if served:
-        place = registry.Served(served, engine, key=key, insecure=insecure)
+        place = registry.Served(served, engine, None, key, insecure, tokenizer)
         add_served.add(name, place, target, aliases, card_of, yes, as_json)
         return
     assert target
@@ -173,7 +179,7 @@ def add_command(
 LOCAL_ONLY = (
     "drafter", "head_from", "draft_tokens", "drafter_bits", "drafter_group_size", "calibrate",
 )  # fmt: skip
-SERVED_ONLY = ("engine", "key", "card_of", "insecure")
+SERVED_ONLY = ("engine", "key", "card_of", "tokenizer", "insecure")
 
 
 def _check_together(served: str | None, target: str | None) -> None:

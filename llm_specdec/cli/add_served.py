@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from llm_specdec import cards, hub
+from llm_specdec import cards, hub, settings
 from llm_specdec.cards import Card, stored
 from llm_specdec.cli import card_values
 from llm_specdec.cli.entries import put
@@ -12,7 +12,7 @@ from llm_specdec.cli.output import print_json, warn
 from llm_specdec.cli.show import show_served
 from llm_specdec.console.progress import progress
 from llm_specdec.console.text import echo
-from llm_specdec.errors import UsageError
+from llm_specdec.errors import SpecdecError, UsageError
 from llm_specdec.pairings import registry
 from llm_specdec.pairings.choose import as_stored
 from llm_specdec.pairings.registry import Pairing, Served
@@ -32,7 +32,11 @@ def add(
     from llm_specdec.backends.served import detection
     from llm_specdec.backends.served.engines import ENGINES
 
-    place = replace(place, url=address(place.url))
+    place = replace(
+        place,
+        url=address(place.url),
+        tokenizer=_tokenizer(place.tokenizer) if place.tokenizer else None,
+    )
     with progress(f"asking {place.url} what it is"):
         found = detection.detect(place)
     served = replace(place, engine=found.engine, version=found.version)
@@ -47,6 +51,8 @@ def add(
     taken = card is not None and card_values.agreed(card, yes)
     with registry.edit() as document:
         put(document, pairing, None, stored.dump(card, taken=taken) if card else {})
+    if served.tokenizer:
+        _compare(pairing, served.tokenizer)
     engine = ENGINES[found.engine]
     if engine.warning:
         warn(engine.warning)
@@ -60,6 +66,36 @@ def add(
     for line in card_values.report(name, card, taken) if card else ():
         echo(line)
     echo(f"try it: llm -m {name} 'hello'")
+
+
+def _tokenizer(named: str) -> str:
+    """As it is stored, its files here and found to load. Raises HubError, CheckpointError."""
+    from llm_specdec.backends.served import tokenizers
+
+    stored = as_stored(named)
+    hub.locate(stored, files=tokenizers.FILES)
+    with progress(f"loading the tokenizer of {stored}"):
+        tokenizers.load(stored)
+    return stored
+
+
+def _compare(pairing: Pairing, named: str) -> None:
+    """Warn where the server, asked for one token, counts the prompt otherwise."""
+    from llm_specdec.backends import Request, Result, execute, plan
+    from llm_specdec.backends.served import tokenizers
+
+    assert pairing.served
+    asked = Request(messages=[{"role": "user", "content": "Hello!"}], max_tokens=1)
+    ready = plan(pairing, None, settings.resolve(pairing))
+    try:
+        with progress(f"asking {pairing.served.url} for one token"):
+            here = tokenizers.prompt_tokens(ready, asked)
+            (result,) = (event for event in execute(ready, asked) if isinstance(event, Result))
+    except SpecdecError as error:
+        warn(f"the tokenizer could not be compared with the server's: {error}")
+        return
+    if "prompt_tokens" not in result.untold and result.prompt_tokens != here:
+        warn(tokenizers.differ(named, here, result.prompt_tokens))
 
 
 def _card(whose: str) -> Card:

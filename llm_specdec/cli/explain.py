@@ -52,6 +52,7 @@ def explain_command(model_id: str, options: tuple[tuple[str, str], ...], as_json
             "id": own_id,
             "settings": {name: _as_dict(s) for name, s in resolution.settings.items()},
             "lane": asdict(lane),
+            **({"tokenizer": pairing.served.tokenizer} if pairing.served else {}),
             "deviations": resolution.deviations,
             "warnings": resolution.warnings,
             "undecided": undecided,
@@ -59,6 +60,8 @@ def explain_command(model_id: str, options: tuple[tuple[str, str], ...], as_json
         print_json(data)
         return
     echo("\n".join([*_table(resolution), "", *_below(resolution, lane)]))
+    if pairing.served and pairing.served.tokenizer:
+        echo(f"tokenizer: that of {pairing.served.tokenizer}")
     for warning in [*resolution.warnings, *undecided]:
         warn(warning)
 

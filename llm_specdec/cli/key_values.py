@@ -37,15 +37,17 @@ def parse_settings(assignments: tuple[str, ...], unset: tuple[str, ...]) -> dict
 
 def check_thinking(pairing: Pairing, said: Mapping[str, Any]) -> None:
     """Raises UsageError for a thinking word that the target's chat template does not know.
-    Where its files are not here, or hold no template, the first run says so."""
+    Where its files are not here, or hold no template, the first run says so; of a served model
+    only where its tokenizer is named."""
     from llm_specdec import hub
     from llm_specdec.checkpoint.tokenizer import chat_template
     from llm_specdec.prompting.thinking import template_arguments
 
-    if "thinking" not in said or pairing.served:
+    place = pairing.served.tokenizer if pairing.served else pairing.target
+    if "thinking" not in said or not place:
         return
     try:
-        template = chat_template(hub.locate(pairing.target, offline=True))
+        template = chat_template(hub.locate(place, offline=True))
     except SpecdecError:
         return
     if template:

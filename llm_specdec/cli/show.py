@@ -60,6 +60,8 @@ def _show_files(pairing: Pairing) -> None:
     """Where it runs, which files it was added with, and how its head reads the target's."""
     if pairing.served:
         echo(f"{'served by':<20}{show_served(pairing.served)}")
+        if pairing.served.tokenizer:
+            echo(f"{'tokenizer':<20}{pairing.served.tokenizer}")
     if pairing.drafter != pairing.kind and KINDS[pairing.kind].in_target:
         echo(f"{'head from':<20}{show_value(pairing.drafter)}")
     for role, print_ in pairing.fingerprints.items():

@@ -42,6 +42,12 @@ def tokenizer_of(folder: Path) -> Any:
     return found
 
 
+def of_files(folder: Path) -> Any:
+    """The same for a folder whose weights need not be there: its end tokens are those that the
+    tokenizer names. Raises: CheckpointError."""
+    return _loaded(folder)
+
+
 @functools.cache
 def vocabulary_of(folder: Path) -> Vocabulary:
     """The table of a model's ids, by its tokenizer as it is loaded. Raises: CheckpointError."""

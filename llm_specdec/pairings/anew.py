@@ -36,6 +36,7 @@ def _served(pairing: Pairing) -> dict[str, Any]:
         "key": served.key,
         "insecure": served.insecure,
         "card": pairing.card.get("target"),
+        "tokenizer": served.tokenizer,
     }
 
 

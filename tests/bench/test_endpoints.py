@@ -2,16 +2,18 @@
 
 import contextlib
 import json
+import re
 
 import pytest
 
 from fixtures.loopback import Answer, chunk, serving, stream
 from llm_specdec.backends.served import counters
 from llm_specdec.bench import machine
+from tests.support import chains
 from tests.support.command_line import specdec, write_registry
 from tests.support.served import recorded
 
-QUICK = ("--class", "prose", "--context", "60", "--runs", "2", "--max-tokens", "8")
+QUICK = ("--class", "prose", "--runs", "2", "--max-tokens", "8")
 USAGE = {"prompt_tokens": 44, "completion_tokens": 6, "total_tokens": 50}
 RUNS = 1 + 2  # of each configuration: parity, and the timed ones
 
@@ -55,15 +57,17 @@ def bench(monkeypatch, llm_user, servers):
     monkeypatch.setattr(machine.Watch, "others", lambda watch: 0.9)
     with contextlib.ExitStack() as stack:
 
-        def run(plain, drafting, *options, settings=""):
+        def run(plain, drafting, *options, settings="", served="", context="60"):
             text = ""
             for name, answers in (("plain", plain), ("fast", drafting)):
                 server = stack.enter_context(serving(answers))
                 url, servers[name] = server.url, server
                 text += f'[pairings.{name}]\ntarget = "m"\n[pairings.{name}.served]\n'
-                text += f'url = "{url}"\nengine = "vllm"\n'
+                text += f'url = "{url}"\nengine = "vllm"\n{served}'
             write_registry(f"{text}[pairings.fast.settings]\n{settings}\n")
-            return specdec("bench", "fast", "--against", "plain", *QUICK, *options)
+            return specdec(
+                "bench", "fast", "--against", "plain", *QUICK, "--context", context, *options
+            )
 
         yield run
 
@@ -98,6 +102,27 @@ def test_no_timed_prompt_begins_as_another_does(bench, servers):
     parity, timed = [p for p in prompts if "\n\n" not in p[:5]], [p[:3] for p in prompts]
     assert len(parity) == 2 and parity[0] == parity[1]
     assert {"a1.", "a2.", "b1.", "b2."} <= {*timed}
+
+
+def test_without_a_tokenizer_the_length_of_a_prompt_is_about_that(bench):
+    done = bench(Counting(answer("a b")), Counting(answer("a b")), "--no-gate")
+    assert re.search(r"prose, about \d\d prompt tokens", done.stdout)
+
+
+def test_with_a_tokenizer_the_tokens_of_a_timed_prompt_are_counted(bench, servers, tmp_path):
+    folder = tmp_path / "bytes"  # a token each byte
+    chains.write_tokenizer(folder, [], chains.template({}, ""))
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    sides = (Counting(answer("a b")), Counting(answer("a b")))
+    named = f'tokenizer = "{folder}"\n'
+    done = bench(*sides, "--no-gate", "--json", served=named, context="200")
+    (case,) = json.loads(done.printed)["cases"]
+    frame = len("user\nassistant\n\n") + 3
+    timed = max(
+        len(body["messages"][0]["content"]) for _, body, _ in servers["plain"].asked if body
+    )
+    assert case["counted"] and case["prompt_tokens"] == frame + timed
+    assert 180 < case["prompt_tokens"] <= 200
 
 
 def test_texts_that_differ_decide_nothing(bench):

@@ -53,7 +53,7 @@ def test_a_bench_run_of_the_demo_model_is_a_whole_receipt(smollm2):
     pairing = Pairing("small", str(smollm2 / "smollm2"), str(smollm2 / "drafters/model"), "model")
     pinned = sessions.config("small", pairing, None, draft_tokens=2)  # "auto" may park it
     engine = Sessions([sessions.alone(pairing, None), pinned], max_tokens=12)
-    prompt = engine.encode("What is the capital of France?")
+    prompt = engine.prompt("What is the capital of France?")
     own, other = engine.greedy("none", prompt), engine.greedy("small", prompt)
     assert engine.difference(prompt, own, other) is None
     assert list(other.said) == list(own.said)
@@ -73,7 +73,7 @@ def test_warm_runs_begin_with_what_the_cold_run_of_their_configuration_kept(smol
     pairing = Pairing("look", str(smollm2 / "smollm2"), "lookup", "lookup")
     configs = [sessions.alone(pairing, None), sessions.config("look", pairing, None)]
     engine = Sessions(configs, max_tokens=6, keeps=True)
-    prompt = engine.encode("Count: one, two, three, four, five, six, seven, eight, nine, ten.")
+    prompt = engine.prompt("Count: one, two, three, four, five, six, seven, eight, nine, ten.")
     for name in ("none", "look"):
         cold = engine.timed(name, prompt, 0, warm=False)
         warm = [engine.timed(name, prompt, 0, warm=True) for _ in range(2)]
@@ -81,6 +81,6 @@ def test_warm_runs_begin_with_what_the_cold_run_of_their_configuration_kept(smol
         assert [run.cached_tokens for run in warm] == [len(prompt) - 1] * 2
         assert [run.completion_ids for run in warm] == [cold.completion_ids] * 2
         assert all(run.phases_ms["restore"] > 0 for run in warm)
-    other = engine.encode("Name six fruits that are not red, and six that are, in two lists.")
+    other = engine.prompt("Name six fruits that are not red, and six that are, in two lists.")
     assert engine.timed("look", other, 0, warm=False).cached_tokens == 0
     assert engine.timed("look", other, 0, warm=True).cached_tokens == len(other) - 1

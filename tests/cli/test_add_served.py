@@ -16,6 +16,7 @@ import pytest
 
 from fixtures.loopback import Answer, chunk, serving, stream
 from llm_specdec.pairings import registry
+from tests.support import chains
 from tests.support.command_line import LLM, run, specdec, write_registry
 from tests.support.receipts import log, logged_receipts
 from tests.support.served import plays
@@ -127,9 +128,12 @@ def test_doctor_on_a_server_that_is_down(server):
 
 
 def test_the_command_that_doctor_names_adds_the_same_again(server, card):
+    chains.write_tokenizer(card.parent / "tokens", [], chains.CHATML)
+    (card.parent / "tokens" / "config.json").write_text('{"model_type": "llama"}')
     (llm.user_dir() / "keys.json").write_text(json.dumps({"mine": KEY}))
     named = ("--key", "mine", "--insecure", "--card", card.parent, "--alias", "b", "--yes")
-    specdec("add", "big", "--served", server.url, *named)
+    counts = ("--tokenizer", card.parent / "tokens")
+    specdec("add", "big", "--served", server.url, *named, *counts)
     specdec("set", "big", "top_k=20")
     before = registry.load().pairing("big")
     server.answers["/version"] = Answer(body=b'{"version": "0.33.0"}')

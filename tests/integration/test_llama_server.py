@@ -85,6 +85,16 @@ def test_a_receipt_has_the_servers_own_figures(served, method):
     assert draft["rounds"] is None
 
 
+def test_the_models_own_tokenizer_counts_as_the_server_does(served, smollm2):
+    done = specdec("add", "there", "--served", served("none"), "--tokenizer", smollm2 / "smollm2")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert run("-m", "there", COPY, "-o", "context", "52").exit_code == 0
+    (receipt,) = logged_receipts()
+    assert receipt["tokens"]["prompt"] + receipt["tokens"]["completion"] == 52
+    refused = run("-m", "there", COPY, "-o", "context", "40")
+    assert f"the prompt has {receipt['tokens']['prompt']} tokens" in refused.error
+
+
 def test_a_penalty_over_the_whole_history_is_taken(served):
     specdec("add", "there", "--served", served("none"))
     asked = ("-m", "there", COPY, "-o", "max_tokens", "24")

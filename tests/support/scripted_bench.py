@@ -44,6 +44,7 @@ class Scripted:
     """Decode rates by configuration (and context), dealt out run by run."""
 
     context = 20_000
+    counts = True
 
     def __init__(self, rates, outputs=None, gap=None, interrupt_after=None):
         self.rates = {key: list(values) for key, values in rates.items()}
@@ -52,16 +53,16 @@ class Scripted:
         self.calls: list[tuple[object, ...]] = []
         self.configs: list[Configuration] = []
 
-    def encode(self, text):
+    def count(self, text):
+        return len(self.prompt(text))
+
+    def prompt(self, text):
         return list(text.encode()[::3])
 
     def greedy(self, config, prompt):
         self.calls.append(("greedy", config))
         said = self.outputs.get(config, [1, 2, 3])
         return Greedy(run(completion_ids=said), said)
-
-    def whole(self, pieces):
-        return pieces
 
     def timed(self, config, prompt, number, warm):
         if self.left is not None:

@@ -8,4 +8,5 @@ waiting     waiting for the server, looking at `cancelled` meanwhile
 failures    what a server or the way to it did wrong, one line each
 detection   what answers at an address: engine, version, models
 keys        the key of a server, from `llm keys`, and where it may be sent
+tokenizers  what the model's tokenizer tells before the server is asked
 """

@@ -6,8 +6,9 @@ from typing import Any
 
 from llm_specdec.backends.events import Request
 from llm_specdec.backends.planning import Plan
+from llm_specdec.backends.served import tokenizers
 from llm_specdec.backends.served.engines import ANSWER, PENALTIES, Engine
-from llm_specdec.errors import UsageError
+from llm_specdec.errors import ContextError, UsageError
 from llm_specdec.settings import SETTINGS
 
 # These are not sent as they stand: see the functions below, and `adapter.events` for `system`.
@@ -18,8 +19,14 @@ _APART = {
 }  # fmt: skip
 
 
-def body(plan: Plan, request: Request, engine: Engine) -> dict[str, Any]:
-    """Raises UsageError for whatever the engine cannot honour; nothing is dropped."""
+def body(
+    plan: Plan, request: Request, engine: Engine, prompt_tokens: int | None = None
+) -> dict[str, Any]:
+    """prompt_tokens: where they were counted, for the context setting.
+
+    Raises UsageError for whatever the engine cannot honour; nothing is dropped. ContextError for
+    a prompt that leaves no room for an answer.
+    """
     if request.tokens or request.ignore_eos:
         raise UsageError(f"{plan.model_id} is served: it takes messages, not token ids")
     if not any(_says_something(message) for message in request.messages):
@@ -37,6 +44,9 @@ def body(plan: Plan, request: Request, engine: Engine) -> dict[str, Any]:
     }
     if request.max_tokens:
         asked["max_tokens"] = request.max_tokens
+    if prompt_tokens is not None:
+        room = _room(plan, prompt_tokens)
+        asked["max_tokens"] = min(room, asked.get("max_tokens", room))
     if request.tools:
         asked["tools"] = list(request.tools)
     if request.schema is not None:
@@ -46,7 +56,7 @@ def body(plan: Plan, request: Request, engine: Engine) -> dict[str, Any]:
 
 def _settings(plan: Plan, engine: Engine) -> Iterator[tuple[str, Any]]:
     for name, value in plan.settings.items():
-        if name in _APART:
+        if name in _APART or (name == "context" and _has_tokenizer(plan)):
             continue
         usual = value == SETTINGS[name].default
         # The default of temperature elsewhere is not 0.
@@ -54,7 +64,8 @@ def _settings(plan: Plan, engine: Engine) -> Iterator[tuple[str, Any]]:
         if name in engine.words and value not in (None, [], {}) and wanted:
             yield engine.words[name], _as_sent(plan, engine, name, value)
         elif not usual:
-            raise _cannot(plan, engine, name)
+            why = "unset it, or add the pairing with --tokenizer" if name == "context" else ""
+            raise _cannot(plan, engine, name, why)
 
 
 def _as_sent(plan: Plan, engine: Engine, name: str, value: Any) -> Any:
@@ -86,16 +97,36 @@ def _counts(scope: str) -> str:
 
 
 def _template(plan: Plan, engine: Engine) -> dict[str, Any]:
-    arguments, thinking = dict(plan.settings["chat_template_kwargs"]), plan.settings["thinking"]
-    if thinking in ("on", "off"):
-        arguments["enable_thinking"] = thinking == "on"
-    elif thinking:
-        arguments["reasoning_effort"] = thinking
-    if not arguments:
+    thinking, extra = plan.settings["thinking"], plan.settings["chat_template_kwargs"]
+    if not (thinking or extra):
         return {}
     if not engine.template:
         raise _cannot(plan, engine, "thinking" if thinking else "chat_template_kwargs")
-    return {"chat_template_kwargs": arguments}
+    known = tokenizers.template_words(plan) if _has_tokenizer(plan) else _usual_words(plan)
+    return {"chat_template_kwargs": known} if known else {}
+
+
+def _usual_words(plan: Plan) -> dict[str, Any]:
+    """As most templates have them; whether the model's own does is not known."""
+    found, thinking = dict(plan.settings["chat_template_kwargs"]), plan.settings["thinking"]
+    if thinking in ("on", "off"):
+        return {**found, "enable_thinking": thinking == "on"}
+    return {**found, "reasoning_effort": thinking} if thinking else found
+
+
+def _has_tokenizer(plan: Plan) -> bool:
+    return bool(plan.served and plan.served.tokenizer)
+
+
+def _room(plan: Plan, prompt_tokens: int) -> int:
+    """Tokens that the answer may have."""
+    context = plan.settings["context"]
+    if (room := context - prompt_tokens) < 1:
+        raise ContextError(
+            f"the prompt has {prompt_tokens} tokens, the context of {plan.model_id} {context} "
+            f"({plan.sources['context']}): shorten it, or raise the setting"
+        )
+    return int(room)
 
 
 def _drafting(plan: Plan, engine: Engine) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from llm_specdec.backends.events import (
     ToolCall,
 )
 from llm_specdec.backends.planning import Plan, effective
-from llm_specdec.backends.served import asking, failures, figures, keys
+from llm_specdec.backends.served import asking, failures, figures, keys, tokenizers
 from llm_specdec.backends.served.engines import ENGINES
 from llm_specdec.backends.served.waiting import Cancelled, Waiting
 from llm_specdec.errors import ResourceError
@@ -41,7 +41,8 @@ def execute(
 ) -> Generator[Event, None, None]:
     """See `backends.execute`."""
     assert plan.served
-    asked = asking.body(plan, request, ENGINES[plan.served.engine])
+    counted = tokenizers.counted(plan, request)
+    asked = asking.body(plan, request, ENGINES[plan.served.engine], counted)
     connection, answer = _Connection(plan.served, plan.target, cancelled), _Answer()
     with contextlib.closing(connection):
         try:
@@ -54,6 +55,9 @@ def execute(
             answer.finish_reason = "interrupted"
     if not connection.began:
         yield Started()
+    there = answer.prompt_tokens
+    if counted and there and there != counted and plan.served.tokenizer:
+        yield Notice("warning", tokenizers.differ(plan.served.tokenizer, counted, there))
     if request.schema is not None and not answer.is_json():
         yield Notice("warning", "the JSON is cut and not valid")
     yield answer.result(plan, request)
@@ -207,6 +211,10 @@ class _Answer:
                 yield Notice("warning", "a tool call could not be read, and is shown as text")
                 yield Text(f"{call['name']} {call['arguments']}")
 
+    @property
+    def prompt_tokens(self) -> int | None:
+        return self._usage.prompt_tokens if self._usage else None
+
     def is_json(self) -> bool:
         try:
             json.loads("".join(self._text))
@@ -249,7 +257,7 @@ class _Answer:
         prompt = usage and usage.prompt_tokens_details
         completion = usage and usage.completion_tokens_details
         return {
-            "prompt_tokens": usage and usage.prompt_tokens,
+            "prompt_tokens": self.prompt_tokens,
             "cached_tokens": prompt and prompt.cached_tokens,
             "completion_tokens": usage and usage.completion_tokens,
             "reasoning_tokens": completion and completion.reasoning_tokens,

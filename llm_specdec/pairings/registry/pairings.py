@@ -33,13 +33,15 @@ class Profile:
 @dataclass(frozen=True)
 class Served:
     """A server that runs the target: its address, engine and version as they were when it was
-    added. key: the name of a key of `llm keys`; insecure: which may go there in plain http."""
+    added. key: the name of a key of `llm keys`; insecure: which may go there in plain http.
+    tokenizer: folder or repository of the model's tokenizer."""
 
     url: str
     engine: str
     version: str | None = None
     key: str | None = None
     insecure: bool = False
+    tokenizer: str | None = None
 
     @property
     def root(self) -> str:

@@ -121,6 +121,7 @@ _SERVED: dict[str, settings.Form] = {
     "version": settings.TEXT,
     "key": settings.TEXT,
     "insecure": settings.FLAG,
+    "tokenizer": settings.TEXT,
 }
 
 
