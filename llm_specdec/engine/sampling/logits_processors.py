@@ -14,7 +14,7 @@ and `make_sampler` (mlx_lm/sample_utils.py, 0.32.2).
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 import mlx.core as mx
 
@@ -22,6 +22,7 @@ from llm_specdec.constraints.masks import Bits
 
 MLX_WINDOW = 20  # tokens; the context size that mlx-lm's penalties default to
 GROUP = 64  # columns of a row whose maxima are compared first when the largest are looked for
+FEW = 512  # columns among which, on a CPU, all that top-p keeps is looked for first
 COLDEST = 1e-6  # below it only the best logit has a chance, and dividing by it may overflow
 
 
@@ -170,22 +171,40 @@ def distribution(rows: mx.array, sampling: Sampling) -> mx.array:
     """The exact distribution each row is sampled from; `sampling` must not be greedy.
 
     Shapes: rows (m, vocab) logits after penalties → (m, vocab) float32 probabilities.
-    With top-k only the k columns that are left are sorted: a sort of a whole vocabulary would
-    take longer than the pass that gave the logits.
+    Only a few columns are sorted where they are sure to hold all that is kept: a sort of a whole
+    vocabulary may take longer than the pass that gave the logits.
     """
     rows, scale = rows.astype(mx.float32), 1.0 / sampling.temperature
     tempered_first = sampling.penalty_scope == "card"
     scores = rows * scale if tempered_first else rows
+    norm = mx.logsumexp(scores, axis=-1, keepdims=True)
     columns = None
-    mass = scores  # what probabilities are relative to when top-p adds them up
     if 0 < sampling.top_k < rows.shape[-1]:
         columns = _largest(scores, sampling.top_k)
+        if tempered_first:  # then top-p adds up what top-k has left
+            norm = mx.logsumexp(mx.take_along_axis(scores, columns, -1), axis=-1, keepdims=True)
+    elif 0 < sampling.top_p < 1 and mx.default_device().type == mx.DeviceType.cpu:
+        columns = _most_probable(scores, sampling.top_p, norm)
+    if columns is not None:
         scores = mx.take_along_axis(scores, columns, axis=-1)
-        mass = scores if tempered_first else mass
-    scores = _top_p(scores, sampling.top_p, mx.logsumexp(mass, axis=-1, keepdims=True))
+    scores = _top_p(scores, sampling.top_p, norm)
     scores = _min_p(scores, sampling.min_p)
     probs = mx.softmax(scores if tempered_first else scores * scale, axis=-1)
     return probs if columns is None else mx.put_along_axis(mx.zeros_like(rows), columns, probs, -1)
+
+
+def _most_probable(scores: mx.array, p: float, norm: mx.array) -> mx.array | None:
+    """FEW columns (m, FEW) that hold all that top-p keeps of scores (m, n); None where it may
+    keep more. Probabilities are exp(scores - norm). To know, the host waits for the device: worth
+    it where a sort takes long."""
+    if scores.shape[-1] <= 2 * FEW:
+        return None
+    columns = _largest(scores, FEW)
+    found = mx.take_along_axis(scores, columns, axis=-1)
+    probs = mx.exp(found - norm)
+    # What equals the least of them may be left outside, so it does not count.
+    sure = mx.where(found > found.min(axis=-1, keepdims=True), probs, 0.0).sum(axis=-1)
+    return columns if cast(bool, (sure >= p).all().item()) else None
 
 
 def _largest(rows: mx.array, k: int) -> mx.array:

@@ -106,6 +106,39 @@ def test_distributions_equal_the_definitions(chosen, seed, scope, group):
         np.testing.assert_allclose(got[i], expected, rtol=1e-4, atol=1e-6)
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(0, 99),
+    st.sampled_from([0.0, 0.5, 4.0, 100.0]),
+    st.sampled_from([0.02, 0.4, 0.9, 0.999]),
+    st.sampled_from(["card", "mlx"]),
+    st.sampled_from([1, 3, 8]),
+)
+def test_top_p_of_a_few_columns_equals_that_of_all(seed, spread, p, scope, few):
+    """Also where logits are equal, as in 16 bits, flat, far apart or forbidden."""
+    rows = np.round(logits(3, seed) * spread) / 2
+    rows[1, ::5] = -np.inf
+    sampling = Sampling(temperature=0.8, top_p=p, penalty_scope=scope)
+    whole = np.array(logits_processors.distribution(mx.array(rows), sampling))
+    with patch.object(logits_processors, "FEW", few):
+        got = np.array(logits_processors.distribution(mx.array(rows), sampling))
+    np.testing.assert_array_equal(got > 0, whole > 0)
+    np.testing.assert_allclose(got, whole, rtol=1e-5)
+
+
+def test_a_peaked_row_of_a_large_vocabulary_is_not_sorted_whole(monkeypatch):
+    sorted_columns = []
+    sort = mx.sort
+    monkeypatch.setattr(
+        mx, "sort", lambda x, axis: sorted_columns.append(x.shape[1]) or sort(x, axis)
+    )
+    row = mx.zeros((1, 20_000)).at[0, 7].add(30.0)
+    sampling = Sampling(temperature=1.0, top_p=0.95)
+    assert logits_processors.distribution(row, sampling)[0, 7].item() == 1.0
+    logits_processors.distribution(mx.zeros((1, 20_000)), sampling)
+    assert sorted_columns == [logits_processors.FEW, 20_000]
+
+
 def test_a_transform_leaves_its_inputs_alone():
     rows = mx.array(logits(2, 0))
     history = History([1, 2, 2], VOCAB)
