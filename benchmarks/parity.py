@@ -27,8 +27,12 @@ import mlx.core as mx
 
 from benchmarks import harness
 from fixtures import chisquare, parity, zoo
+from llm_specdec.backends.local import sessions
+from llm_specdec.drafters.common import language_model
+from llm_specdec.drafters.table import KINDS
 from llm_specdec.engine import drafting
-from llm_specdec.engine.request import Round
+from llm_specdec.engine.phases import PhaseTimer
+from llm_specdec.engine.request import Request, Round
 from llm_specdec.engine.rollback import RollbackCache
 from llm_specdec.engine.sampling import logits_processors
 from llm_specdec.engine.sampling.draft_sampler import DraftSampler
@@ -37,9 +41,10 @@ from llm_specdec.engine.sampling.sampler import Sampler
 from llm_specdec.engine.session import Session
 from llm_specdec.engine.target import Target
 
-KINDS = ("none", "lookup", "model", "mtp", "dflash")
+LANES = ("none", "lookup", "model", "mtp", "dflash")
 LEADS = ("", "Answer briefly. ", "Answer as a numbered list. ", "Answer like a teacher. ")
 PENALTY = 1.15
+VOCABULARY = 248_320  # of Qwen3.5 to 3.8
 
 
 def zoo_parity(args: argparse.Namespace) -> bool:
@@ -97,7 +102,7 @@ def real_prompts(n: int) -> list[str]:
 
 def real(args: argparse.Namespace) -> bool:
     """Token ids of each lane against mlx-lm's plain path."""
-    sessions = {kind: session(kind) for kind in KINDS}
+    sessions = {kind: session(kind) for kind in LANES}
     texts = real_prompts(args.prompts)
     target = sessions["none"].target
     ids = [harness.rendered(target.tokenizer, text) for text in texts]
@@ -146,7 +151,7 @@ def penalties(args: argparse.Namespace) -> bool:
     """Acceptance under repetition_penalty 1.15, with and without transforms for the drafter."""
     print(f"{'lane':8} {'with':>21} {'without':>21}   accepted of drafted")
     same = True
-    for kind in KINDS[2:]:
+    for kind in LANES[2:]:
         loaded = session(kind)
         cells, texts = [], []
         for sampler in (DraftSampler, Untransformed):
@@ -204,7 +209,47 @@ def costs(args: argparse.Namespace) -> bool:
     for drafted, accepted in ((2, 0), (4, 1), (4, 3), (8, 4)):
         back, again = seconds(replay(hybrid, drafted + 1, accepted + 1))
         print(f"{f'1 + {drafted}':24} {accepted + 1:4} {1000 * back:11.1f} {1000 * again:18.1f}")
+    sampled_rounds()
     return True
+
+
+CUTS = {
+    "greedy": {},
+    "temperature": {"temperature": 0.6},
+    "top-k 20, top-p 0.95": {"temperature": 0.6, "top_k": 20, "top_p": 0.95},
+    "top-p 0.9": {"temperature": 0.6, "top_p": 0.9},
+}
+
+
+def sampled_rounds() -> None:
+    """Rounds of 1 + 3 tokens under a few samplings, DFlash on SmolLM2 whose vocabulary is as
+    large as Qwen3.8's: its own, five times over."""
+    weights = harness.smol("dflash").weights
+    target = language_model.load(weights.target)
+    embedding = target.model.model.embed_tokens
+    tiled = mx.concatenate([embedding["weight"]] * -(-VOCABULARY // target.vocab_size))
+    embedding.update({"weight": tiled[:VOCABULARY]})
+    mx.eval(embedding.parameters())
+    target = Target(target.model, target.config, target.folder)
+    session = sessions.joined(weights, target, KINDS["dflash"].load(weights, target))
+    prompt = harness.rendered(target.tokenizer, real_prompts(1)[0])
+
+    def rounds(chosen: dict[str, float]) -> Callable[[], float]:
+        def run() -> float:
+            request = Request(prompt, 48, sampling=Sampling(**chosen))  # type: ignore[arg-type]
+            decoding = session.run(request, PhaseTimer(), draft_tokens=3)
+            tokens = decoding.tokens()
+            next(tokens)
+            start = time.perf_counter()
+            n = sum(1 for _ in tokens)
+            return (time.perf_counter() - start) / n
+
+        return run
+
+    taken = seconds([rounds(chosen) for chosen in CUTS.values()], runs=6)
+    print(f"\n{'vocabulary of 248,320':24} {'ms a round':>10} {'÷ greedy':>8}")
+    for name, each in zip(CUTS, taken, strict=True):
+        print(f"{name:24} {1000 * each:10.1f} {each / taken[0]:8.2f}")
 
 
 HYBRID = {
