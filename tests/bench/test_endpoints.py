@@ -11,7 +11,7 @@ from llm_specdec.backends.served import counters
 from llm_specdec.bench import machine
 from tests.support import chains
 from tests.support.command_line import specdec, write_registry
-from tests.support.served import recorded
+from tests.support.served import text
 
 QUICK = ("--class", "prose", "--runs", "2", "--max-tokens", "8")
 USAGE = {"prompt_tokens": 44, "completion_tokens": 6, "total_tokens": 50}
@@ -164,7 +164,7 @@ def test_what_makes_no_comparison_is_refused(bench, options, settings, said):
     ],
 )
 def test_counters_of_real_servers(name, engine, found):
-    assert counters.counted(engine, recorded(name)["text"]) == found
+    assert counters.counted(engine, text(name)) == found
 
 
 def test_a_server_that_started_anew_counted_nothing():

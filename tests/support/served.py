@@ -1,27 +1,39 @@
-"""Recorded answers of real servers, to be played again."""
+"""Recorded answers of servers, to be played again; see `cassettes/README.md` there."""
 
-import json
+from functools import cache
 from pathlib import Path
+
+import yaml
 
 from fixtures.loopback import Answer
 
-ANSWERS = Path(__file__).parents[1] / "backends" / "served" / "answers"
+CASSETTES = Path(__file__).parents[1] / "backends" / "served" / "cassettes"
 
 
+def cassette(name):
+    return CASSETTES / f"{name}.yaml"
+
+
+@cache
 def recorded(name):
-    """An answer of a real server: status, headers, and its JSON, text or stream of events."""
-    return json.loads((ANSWERS / f"{name}.json").read_text())
+    """What a server answered: status, headers, and the text of its body."""
+    (exchange,) = yaml.safe_load(cassette(name).read_text())["interactions"]
+    response = exchange["response"]
+    headers = {key: values[0] for key, values in response["headers"].items()}
+    return response["status"]["code"], headers, response["body"]["string"]
+
+
+def text(name):
+    return recorded(name)[2]
 
 
 def events(name):
-    return [line for _, line in recorded(name)["sse"] if line.startswith("data:")]
+    return [line for line in text(name).split("\n\n") if line.startswith("data:")]
 
 
-def plays(name, status=None):
-    """The recorded answer, to be played again."""
-    found = recorded(name)
-    headers = {k: v for k, v in found["headers"].items() if k.lower() in ("server", "content-type")}
-    if "sse" in found:
-        return Answer(found["status"], headers=headers, lines=events(name))
-    body = json.dumps(found["json"]).encode() if "json" in found else found["text"].encode()
-    return Answer(status or found["status"], body, headers)
+def plays(name):
+    """The recorded answer, for a server on loopback."""
+    code, headers, body = recorded(name)
+    if "text/event-stream" in headers["content-type"]:
+        return Answer(code, headers=headers, lines=events(name))
+    return Answer(code, body.encode(), headers)

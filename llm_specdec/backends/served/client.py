@@ -176,7 +176,9 @@ class _Answer:
         self._last = time.monotonic()
         extra = chunk.model_extra or {}
         self._records |= {name: extra[name] for name in figures.RECORDS if extra.get(name)}
-        self._usage = chunk.usage or self._usage
+        if chunk.usage:
+            self._usage = chunk.usage
+            self._records[figures.USAGE] = chunk.usage.model_extra or {}
         self._fingerprint = chunk.system_fingerprint or self._fingerprint
         for choice in (chunk.choices or [])[:1]:
             yield from self._delta(choice.delta)
@@ -256,9 +258,10 @@ class _Answer:
         usage = self._usage
         prompt = usage and usage.prompt_tokens_details
         completion = usage and usage.completion_tokens_details
+        more = self._records.get(figures.USAGE, {})
         return {
             "prompt_tokens": self.prompt_tokens,
-            "cached_tokens": prompt and prompt.cached_tokens,
+            "cached_tokens": prompt.cached_tokens if prompt else more.get("cached_tokens"),
             "completion_tokens": usage and usage.completion_tokens,
             "reasoning_tokens": completion and completion.reasoning_tokens,
         }

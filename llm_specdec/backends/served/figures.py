@@ -1,7 +1,8 @@
 """What an engine tells of a run, each in its own record, as one neutral form.
 
 `timings` (llama.cpp, mlx-vlm), `metrics` (vLLM), `sglext` (SGLang), `stats` (LM Studio) stand
-beside the usage of an answer. What none of them tells is None.
+beside the usage of an answer; oMLX adds its times to `usage` itself. What none of them tells is
+None.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 RECORDS = ("timings", "metrics", "sglext", "stats")
+USAGE = "usage"
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,8 @@ class Figures:
 
 
 def of(engine: str, records: Mapping[str, Any]) -> Figures:
-    """records: those of RECORDS that the answer held."""
+    """records: those of RECORDS that the answer held, and what its USAGE has beside OpenAI's own
+    fields."""
     read, name = _READERS.get(engine, (None, ""))
     record = records.get(name)
     return read(record) if read and isinstance(record, Mapping) else Figures()
@@ -93,12 +96,24 @@ def _lmstudio(stats: Mapping[str, Any]) -> Figures:
     )
 
 
+def _omlx(usage: Mapping[str, Any]) -> Figures:
+    """In seconds. Others that speak OpenAI's API have none of these."""
+    seconds = _times(
+        usage,
+        ttft="time_to_first_token",
+        prefill="prompt_eval_duration",
+        decode="generation_duration",
+    )
+    return Figures(reported_ms={name: round(1000 * s, 3) for name, s in seconds.items()})
+
+
 _READERS = {
     "llama-server": (_llama, "timings"),
     "mlx-vlm": (_mlx_vlm, "timings"),
     "vllm": (_vllm, "metrics"),
     "sglang": (_sglang, "sglext"),
     "lmstudio": (_lmstudio, "stats"),
+    "openai": (_omlx, USAGE),
 }
 
 

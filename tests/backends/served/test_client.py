@@ -3,18 +3,21 @@
 import contextlib
 import json
 import time
+from types import SimpleNamespace
 
 import llm
 import pytest
+import vcr
+import yaml
 
 from fixtures.loopback import Answer, chunk, serving, stream
 from llm_specdec import backends, receipts, settings
 from llm_specdec.backends import Notice, Reasoning, Request, Result, Started, Text, ToolCall
-from llm_specdec.backends.served import client
+from llm_specdec.backends.served import client, figures
 from llm_specdec.errors import ContextError, ResourceError, SpecdecError, UsageError
 from llm_specdec.pairings.registry import Pairing, Served
-from tests.support import served
-from tests.support.served import plays
+from tests.support.served import CASSETTES, cassette, plays, text
+from tests.support.served import events as recorded
 
 CHAT = "/v1/chat/completions"
 HELLO = Request(messages=[{"role": "user", "content": "hello"}])
@@ -56,6 +59,7 @@ def receipt(events):
         ("sglang/04-stream-usage", "sglang", (6, 24, 18), None),
         ("lmstudio/04-stream-usage", "lmstudio", (None, 20, 15), "smol-draft"),
         ("ollama/04-stream-usage", "openai", (None, None, None), None),
+        ("omlx/04-stream-usage", "openai", (None, None, None), None),
     ],
 )
 def test_the_receipt_has_the_servers_own_figures(name, engine, draft, method):
@@ -64,9 +68,9 @@ def test_the_receipt_has_the_servers_own_figures(name, engine, draft, method):
     assert isinstance(events[0], Started)
     assert tuple(found["draft"][key] for key in ("rounds", "drafted", "accepted")) == draft
     assert (found["engine"]["name"], found["engine"]["method"]) == (engine, method)
-    usage = [
-        json.loads(line[6:])["usage"] for line in served.events(name) if "prompt_tokens" in line
-    ][-1]
+    usage = [json.loads(line[6:])["usage"] for line in recorded(name) if "prompt_tokens" in line][
+        -1
+    ]
     assert found["tokens"]["prompt"] == usage["prompt_tokens"]
     assert found["tokens"]["completion"] == usage["completion_tokens"] == 24
     assert found["lane"]["kind"] == "served"
@@ -76,12 +80,38 @@ def test_the_receipt_has_the_servers_own_figures(name, engine, draft, method):
 
 
 def test_answers_that_nobody_recorded_say_so():
-    made = {path.parent.name for path in served.ANSWERS.rglob("*.json") if _says(path)}
-    assert made == {"sglang", "lmstudio", "ollama"}
+    made = {path.parent.name for path in CASSETTES.rglob("*.yaml") if _says(path)}
+    assert made == {"sglang", "lmstudio", "ollama", "omlx"}
 
 
 def _says(path):
-    return json.loads(path.read_text()).get("made", "").startswith("not recorded: made after")
+    return yaml.safe_load(path.read_text()).get("made", "").startswith("not recorded: made after")
+
+
+@pytest.mark.parametrize("name", ["vllm/04-stream-usage", "omlx/04-stream-usage"])
+def test_cassettes_are_in_the_format_of_pytest_recording(name):
+    with vcr.use_cassette(str(cassette(name)), record_mode="none", match_on=("method", "path")):
+        events = asked_of(SimpleNamespace(url="http://127.0.0.1:9/v1"))
+    assert text_of(events).startswith("The quick brown fox")
+
+
+def test_omlx_tells_its_own_times_and_what_it_had_cached():
+    found = receipt(answered(plays("omlx/04-stream-usage")))
+    assert found["engine"]["reported_ms"] == {"ttft": 213.0, "prefill": 200.0, "decode": 800.0}
+    assert found["tokens"]["cached"] == 32
+
+
+@pytest.mark.parametrize(
+    ("name", "engine", "told"),
+    [
+        ("vllm/13-stop", "vllm", {"rounds": None, "drafted": None, "accepted": None}),
+        ("llama_cpp/13-stop", "llama-server", {"rounds": None, "drafted": 8, "accepted": 6}),
+    ],
+)
+def test_what_is_told_of_drafting_after_a_stop_string(name, engine, told):
+    found = figures.of(engine, json.loads(text(name)))
+    assert figures.counts(found) == told
+    assert found.reported_ms["decode"] > 0
 
 
 def test_a_histogram_becomes_acceptance_by_position():
@@ -181,6 +211,7 @@ PAGE = Answer(200, b"<html>Sign in</html>", {"Content-Type": "text/html"})
         (plays("llama_cpp/22-err-too-long-stream"), ContextError, "too long for"),
         (plays("llama_cpp/23-err-bad-param"), UsageError, "type must be number"),
         (plays("mlx_lm/20-err-unknown-model"), UsageError, "Cannot find an appropriate"),
+        (plays("mlx_vlm/20-err-unknown-model"), UsageError, "(400): Failed to load model"),
         (plays("mlx_vlm/23-err-bad-param"), UsageError, "valid number"),
         (Answer(413, b"big"), ContextError, "(413)"),
         (Answer(401, b"{}"), UsageError, "wants a key (401): llm keys set"),
@@ -259,9 +290,9 @@ def test_closing_the_iterator_closes_the_connection():
 
 
 def test_recordings_hold_no_key():
-    names = list(served.ANSWERS.rglob("*.json"))
+    names = list(CASSETTES.rglob("*.yaml"))
     assert len(names) > 15
     for path in names:
         text = path.read_text().lower()
-        assert "bearer " not in text, path
+        assert "authorization" not in text and "bearer " not in text, path
         assert "/home/" not in text, path
