@@ -42,13 +42,22 @@ LAYOUTS: dict[str, dict[str, Any]] = {
         },
     },
     "DeepSpec, partial rotation copied": {"partial_rotary_factor": 0.25},
+    "Gemma 4's layers": {},
+    "Gemma 4's layers, own values": {"attention_k_eq_v": False},
+    "Qwen3.5's layers": {},
+}
+BODIES = {
+    "Gemma 4's layers": checkpoints.gemma,
+    "Gemma 4's layers, own values": checkpoints.gemma,
+    "Qwen3.5's layers": checkpoints.gated,
 }
 RECORDED = Path(__file__).parents[1] / "tests" / "drafters" / "dspark" / "recorded.json"
 CONTEXT, PENDING = 23, 11
 
 
 def raw_config(layout: str, **changes: Any) -> dict[str, Any]:
-    raw = checkpoints.config(**LAYOUTS[layout], enable_confidence_head=False, **changes)
+    made = BODIES.get(layout, checkpoints.config)
+    raw = made(**{**LAYOUTS[layout], "enable_confidence_head": False, **changes})
     if layout.startswith("SpecForge"):
         inner = {key: raw.pop(key) for key in ("target_layer_ids", "mask_token_id")}
         raw["dflash_config"] = {**inner, "projector_type": "dspark"}
@@ -75,6 +84,8 @@ class Reference:
         self.config = DSparkConfig.from_json(folder / "config.json")
         self.drafter = DSparkDrafter(self.config)
         stored = mx.load(str(folder / "model.safetensors"))
+        if self.config.offset_rms_norm:  # as `mlx_dspark.load` does
+            stored = {k: v + 1 if "norm" in k else v for k, v in stored.items()}  # type: ignore[union-attr]
         self.drafter.load_weights(list(stored.items()))  # type: ignore[union-attr]
         self.caches = self.drafter.make_ctx_cache()
         self.rows = 0

@@ -85,6 +85,7 @@ class Rope:
     theta: float
     scaling: Mapping[str, Any] | None
     traditional: bool  # pairs of neighbours are turned, not the two halves
+    dims: int | None = None  # elements of a head that are turned, None for all
 
 
 @dataclass(frozen=True)

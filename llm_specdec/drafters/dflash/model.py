@@ -93,13 +93,23 @@ class BlockAttention(Module):
         self.k_norm = RMSNorm(dim, eps=config.eps)
         self._layer, self._dim, self._kv_heads = layer, dim, config.kv_heads
         self._window, self._causal = config.windows[layer], config.causal[layer]
+        self._scale = dim**-0.5
+
+    def keys_and_values(self, rows: mx.array) -> tuple[mx.array, mx.array]:
+        """(n, kv_heads, head_dim) each, before they are turned."""
+        projected = self.kv_proj(rows).reshape(rows.shape[0], 2, self._kv_heads, self._dim)
+        return self.k_norm(projected[:, 0]), projected[:, 1]
+
+    def queries(self, x: mx.array) -> tuple[mx.array, mx.array | None]:
+        """(n, heads, head_dim) before they are turned, and what each element of the result
+        (n, heads · head_dim) is multiplied by; None: by nothing."""
+        return self.q_norm(self.q_proj(x).reshape(x.shape[0], -1, self._dim)), None
 
     def store(self, rows: mx.array, cache: ContextCache, rope: Module) -> None:
         """Write keys and values of rows that follow the committed ones."""
-        projected = self.kv_proj(rows).reshape(rows.shape[0], 2, self._kv_heads, self._dim)
-        keys = self.k_norm(projected[:, 0]).swapaxes(0, 1)[None]
-        values = projected[:, 1].swapaxes(0, 1)[None]
-        cache.write(self._layer, rope(keys, offset=cache.position), values)
+        keys, values = self.keys_and_values(rows)
+        turned = rope(keys.swapaxes(0, 1)[None], offset=cache.position)
+        cache.write(self._layer, turned, values.swapaxes(0, 1)[None])
 
     def __call__(
         self, x: mx.array, context: mx.array | None, cache: ContextCache, rope: Module
@@ -108,15 +118,16 @@ class BlockAttention(Module):
         self.store(x if context is None else mx.concatenate([context, x]), cache, rope)
         stop = cache.rows + (0 if context is None else context.shape[0])  # end of the context
         start = 0 if self._window is None else max(0, stop - self._window + 1)
-        queries = self.q_norm(self.q_proj(x).reshape(block, -1, self._dim)).swapaxes(0, 1)[None]
+        queries, gate = self.queries(x)
         attended = mx.fast.scaled_dot_product_attention(
-            rope(queries, offset=cache.first + stop),
+            rope(queries.swapaxes(0, 1)[None], offset=cache.first + stop),
             cache.keys[self._layer][..., start : stop + block, :],
             cache.values[self._layer][..., start : stop + block, :],
-            scale=self._dim**-0.5,
+            scale=self._scale,
             mask=visible(block, stop - start, self._window, self._causal),
         )
-        found: mx.array = self.o_proj(attended[0].swapaxes(0, 1).reshape(block, -1))
+        rows = attended[0].swapaxes(0, 1).reshape(block, -1)
+        found: mx.array = self.o_proj(rows if gate is None else rows * gate)
         return found
 
 
@@ -139,14 +150,17 @@ def visible(
 
 
 class MLP(Module):
-    def __init__(self, config: DFlashConfig) -> None:
+    def __init__(
+        self, config: DFlashConfig, activation: Callable[[mx.array], mx.array] = silu
+    ) -> None:
         super().__init__()
+        self._activation = activation
         self.gate_up_proj = Linear(config.hidden_size, 2 * config.intermediate_size, bias=False)
         self.down_proj = Linear(config.intermediate_size, config.hidden_size, bias=False)
 
     def __call__(self, x: mx.array) -> mx.array:
         gate, up = mx.split(self.gate_up_proj(x), 2, axis=-1)
-        found: mx.array = self.down_proj(silu(gate) * up)
+        found: mx.array = self.down_proj(self._activation(gate) * up)
         return found
 
 
@@ -251,7 +265,7 @@ def best(logits: mx.array, c: int) -> mx.array:
 
 def _rope(rope: Rope, config: DFlashConfig) -> Any:
     return initialize_rope(
-        config.head_dim,
+        rope.dims or config.head_dim,
         base=rope.theta,
         traditional=rope.traditional,
         scaling_config=dict(rope.scaling) if rope.scaling else None,
@@ -260,14 +274,19 @@ def _rope(rope: Rope, config: DFlashConfig) -> Any:
 
 
 class BlockModel(Module):
-    """fc and hidden_norm turn the target's hidden states into context rows; the layers run."""
+    """fc and hidden_norm turn the target's hidden states into context rows; the layers run.
 
-    def __init__(self, config: DFlashConfig) -> None:
+    layer: makes layer i, a module with `self_attn`, called as `Layer` is.
+    """
+
+    def __init__(
+        self, config: DFlashConfig, layer: Callable[[DFlashConfig, int], Any] | None = None
+    ) -> None:
         super().__init__()
         hidden, taps = config.hidden_size, len(config.target_layer_ids)
         self.fc = Linear(taps * hidden, hidden, bias=False)
         self.hidden_norm = RMSNorm(hidden, eps=config.eps)
-        self.layers = [Layer(config, i) for i in range(config.layers)]
+        self.layers = [(layer or Layer)(config, i) for i in range(config.layers)]
         self.norm = RMSNorm(hidden, eps=config.eps)
         if config.version == 2:
             self.candidate_selector = Selector(config)

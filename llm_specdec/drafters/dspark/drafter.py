@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import mlx.core as mx
+from mlx.nn.layers.normalization import RMSNorm
 
 from llm_specdec.drafters.common.lender import Lender
 from llm_specdec.drafters.common.shortlist import NEVER
@@ -13,6 +14,7 @@ from llm_specdec.drafters.dflash.weights import load as load_weights
 from llm_specdec.drafters.dspark.config import DSparkConfig, read
 from llm_specdec.drafters.dspark.model import DSparkModel
 from llm_specdec.engine.drafter import Draw, Proposal
+from llm_specdec.engine.taps import evaluate, modules_of
 
 # Draft tokens that are kept less often than this are not worth checking.
 LEAST = 0.2
@@ -38,6 +40,11 @@ def load(
         return DSparkModel(config, rows, "model.confidence_head.proj.weight" in weights)
 
     checkpoint = load_weights(folder, config.block, dtype, bits, group_size, made)
+    if config.gains_less_one:
+        for module in modules_of(checkpoint.model):
+            if isinstance(module, RMSNorm):
+                module.weight = module.weight + 1
+        evaluate(checkpoint.model)
     return DSparkDrafter(config, checkpoint, target, dtype, shortlist)
 
 

@@ -10,6 +10,7 @@ from mlx.nn.layers.embedding import Embedding
 from mlx.nn.layers.linear import Linear
 
 from llm_specdec.drafters.dflash.model import BlockModel
+from llm_specdec.drafters.dspark.bodies import layer_of
 from llm_specdec.drafters.dspark.config import DSparkConfig
 
 
@@ -60,7 +61,7 @@ class DSparkModel(BlockModel):
     """rows: of the output matrix whose logits the bias is added to."""
 
     def __init__(self, config: DSparkConfig, rows: int, confidence: bool) -> None:
-        super().__init__(config.block)
+        super().__init__(config.block, layer_of(config))
         self.markov_head = MarkovHead(config, rows)
         if confidence:
             self.confidence_head = ConfidenceHead(config)

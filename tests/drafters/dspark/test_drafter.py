@@ -133,6 +133,26 @@ def test_a_shortlist_keeps_drafts_among_the_common_tokens(tmp_path, monkeypatch)
     assert proposed(dspark.load(folder, Lender()), 6, Recorder()) != drafts
 
 
+@pytest.mark.parametrize("body", [checkpoints.gemma, checkpoints.gated])
+def test_a_body_in_the_targets_style_draws_with_the_targets_embedding(tmp_path, body):
+    """And in 4 bits; nothing of a rejected block remains."""
+    raw, lender = body(**UNCUT), Lender()
+    tensors = checkpoints.weights(raw)
+    copies = {"embed_tokens.weight": lender.embedding, "lm_head.weight": lender.matrix}
+    tokens, taps = conversation()
+    found = []
+    for name, own, bits in (("a", {}, None), ("b", copies, None), ("c", {}, 4)):
+        drafter = dspark.load(save(tmp_path / name, raw, tensors | own), lender, bits, 32)
+        drafter.start(tokens[0])
+        tell(drafter, tokens, taps, 0, 20)
+        state = [np.array(a) for a in drafter.state()]
+        found.append(proposed(drafter, 6, Recorder()))
+        for one, two in zip(state, drafter.state(), strict=True):
+            np.testing.assert_array_equal(one, np.array(two))
+    assert found[0] == found[1]
+    assert len(found[2]) == 6
+
+
 RECORDED = json.loads((Path(__file__).parent / "recorded.json").read_text())["layouts"]
 
 
