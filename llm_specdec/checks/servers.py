@@ -48,9 +48,7 @@ def one_served(pairing: Pairing) -> Findings:
         yield Finding("ok", f"{said} serves {pairing.target}; {DRAFTS[found.drafts]}")
     yield from _tokenizer(pairing)
     if engine.warning:
-        yield Finding(
-            "warning", f"{pairing.name}: {engine.warning}", "", "restart the server with it"
-        )
+        yield Finding("warning", f"{pairing.name}: {engine.warning}", "", engine.cure)
 
 
 def _tokenizer(pairing: Pairing) -> Findings:

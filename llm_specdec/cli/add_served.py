@@ -35,7 +35,7 @@ def add(
     place = replace(
         place,
         url=address(place.url),
-        tokenizer=_tokenizer(place.tokenizer) if place.tokenizer else None,
+        tokenizer=None if place.tokenizer is None else _tokenizer(place.tokenizer),
     )
     with progress(f"asking {place.url} what it is"):
         found = detection.detect(place)
@@ -55,7 +55,7 @@ def add(
         _compare(pairing, served.tokenizer)
     engine = ENGINES[found.engine]
     if engine.warning:
-        warn(engine.warning)
+        warn(f"{engine.warning}: {engine.cure}")
     if as_json:
         print_json(registry.load().pairing(name).to_dict())
         return
@@ -63,6 +63,8 @@ def add(
     echo(f"{name}: {pairing.target} on {show_served(served)}")
     echo(f"engine {found.engine} ({found.how}); {drafts[found.drafts]}")
     echo(f"its answers tell: {engine.tells}")
+    if served.tokenizer:
+        echo(f"its prompts are counted by the tokenizer of {served.tokenizer}")
     for line in card_values.report(name, card, taken) if card else ():
         echo(line)
     echo(f"try it: llm -m {name} 'hello'")

@@ -7,6 +7,8 @@ client      `execute` by way of the server, with the client that llm brings
 waiting     waiting for the server, looking at `cancelled` meanwhile
 failures    what a server or the way to it did wrong, one line each
 detection   what answers at an address: engine, version, models
+counters    what a server counts over all its requests
+looking     what both of them ask, within limits of time and size
 keys        the key of a server, from `llm keys`, and where it may be sent
 tokenizers  what the model's tokenizer tells before the server is asked
 """

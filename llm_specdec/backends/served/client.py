@@ -43,14 +43,15 @@ def execute(
     assert plan.served
     counted = tokenizers.counted(plan, request)
     asked = asking.body(plan, request, ENGINES[plan.served.engine], counted)
-    connection, answer = _Connection(plan.served, plan.target, cancelled), _Answer()
+    connection = _Connection(plan.served, plan.target, cancelled)
+    answer = _Answer(plan.served)
     with contextlib.closing(connection):
         try:
             connection.ask(asked)
             yield Started()
             while (chunk := connection.next()) is not None:
                 yield from answer.feed(chunk)
-            yield from answer.rest(plan.served)
+            yield from answer.rest()
         except Cancelled:
             answer.finish_reason = "interrupted"
     if not connection.began:
@@ -74,6 +75,8 @@ class _Connection:
             base_url=served.url,
             timeout=openai.Timeout(None, connect=CONNECT),
             max_retries=0,
+            # Neither key nor prompt go to another place than the one that was named.
+            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False),
         )
         self._stream: Stream | None = None
         self._limit = FIRST
@@ -163,25 +166,34 @@ async def _next(stream: Stream) -> ChatCompletionChunk | None:
 class _Answer:
     """What came so far. Chunks are no tokens: some engines send a whole round at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, served: Served) -> None:
         self.finish_reason: str | None = None
+        self._served = served
         self._began, self._first, self._last = time.monotonic(), 0.0, 0.0
         self._text: list[str] = []
         self._calls: dict[int, dict[str, str]] = {}
-        self._usage: Any = None
+        self._tokens = _tokens(None)
         self._records: dict[str, Any] = {}
         self._fingerprint = ""
 
-    def feed(self, chunk: ChatCompletionChunk) -> Iterator[Event]:
+    def feed(self, chunk: ChatCompletionChunk) -> list[Event]:
+        """Raises ResourceError for what is no chunk: the client does not check."""
+        try:
+            return list(self._events(chunk))
+        except (AttributeError, TypeError, ValueError) as error:
+            raise failures.broken(self._served, f"not what was expected ({error})") from error
+
+    def _events(self, chunk: ChatCompletionChunk) -> Iterator[Event]:
         self._last = time.monotonic()
         extra = chunk.model_extra or {}
         self._records |= {name: extra[name] for name in figures.RECORDS if extra.get(name)}
         if chunk.usage:
-            self._usage = chunk.usage
+            self._tokens = _tokens(chunk.usage)
             self._records[figures.USAGE] = chunk.usage.model_extra or {}
         self._fingerprint = chunk.system_fingerprint or self._fingerprint
         for choice in (chunk.choices or [])[:1]:
-            yield from self._delta(choice.delta)
+            if choice.delta:
+                yield from self._delta(choice.delta)
             self.finish_reason = _REASONS.get(choice.finish_reason or "", self.finish_reason)
 
     def _delta(self, delta: Any) -> Iterator[Event]:
@@ -201,10 +213,10 @@ class _Answer:
                 call["name"] += part.function.name or ""
                 call["arguments"] += part.function.arguments or ""
 
-    def rest(self, served: Served) -> Iterator[Event]:
+    def rest(self) -> Iterator[Event]:
         """Whole calls. Raises ResourceError for a stream that ended in the middle."""
         if self.finish_reason is None:
-            raise failures.broken(served, "the stream ended before the answer did")
+            raise failures.broken(self._served, "the stream ended before the answer did")
         for number, call in enumerate(self._calls.values()):
             if _is_call(call):
                 arguments = call["arguments"] or "{}"
@@ -215,7 +227,7 @@ class _Answer:
 
     @property
     def prompt_tokens(self) -> int | None:
-        return self._usage.prompt_tokens if self._usage else None
+        return self._tokens["prompt_tokens"]
 
     def is_json(self) -> bool:
         try:
@@ -225,10 +237,9 @@ class _Answer:
         return True
 
     def result(self, plan: Plan, request: Request) -> Result:
-        assert plan.served
-        found = figures.of(plan.served.engine, self._records)
+        found = figures.of(self._served.engine, self._records)
         end = time.monotonic() if self.finish_reason == "interrupted" else self._last
-        told = {**self._tokens(), **figures.counts(found)}
+        told = {**self._tokens, **figures.counts(found)}
         counts: Any = {name: count or 0 for name, count in told.items()}
         schema = {"kind": "schema", "complete": self.is_json(), "ended_early": False}
         return Result(
@@ -245,8 +256,8 @@ class _Answer:
             deviations=plan.deviations,
             constraint=schema if request.schema is not None else None,
             engine={
-                "name": plan.served.engine,
-                "version": self._version(plan.served),
+                "name": self._served.engine,
+                "version": self._version(),
                 "method": found.method,
                 "reported_ms": dict(found.reported_ms),
             },
@@ -254,23 +265,27 @@ class _Answer:
             **counts,
         )
 
-    def _tokens(self) -> dict[str, int | None]:
-        usage = self._usage
-        prompt = usage and usage.prompt_tokens_details
-        completion = usage and usage.completion_tokens_details
-        more = self._records.get(figures.USAGE, {})
-        return {
-            "prompt_tokens": self.prompt_tokens,
-            "cached_tokens": prompt.cached_tokens if prompt else more.get("cached_tokens"),
-            "completion_tokens": usage and usage.completion_tokens,
-            "reasoning_tokens": completion and completion.reasoning_tokens,
-        }
-
-    def _version(self, served: Served) -> str | None:
+    def _version(self) -> str | None:
         """As the answer says it, else as it was when the pairing was added."""
         from llm_specdec.backends.served.detection import version_in
 
-        return version_in(served.engine, self._fingerprint) or served.version
+        return version_in(self._served.engine, self._fingerprint) or self._served.version
+
+
+def _tokens(usage: Any) -> dict[str, int | None]:
+    """By the server's count; None for what it does not tell."""
+    if usage is None:
+        names = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
+        return dict.fromkeys(names)
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    more = usage.model_extra or {}
+    found = {
+        "prompt_tokens": usage.prompt_tokens,
+        "cached_tokens": prompt.cached_tokens if prompt else more.get("cached_tokens"),
+        "completion_tokens": usage.completion_tokens,
+        "reasoning_tokens": completion.reasoning_tokens if completion else None,
+    }
+    return {name: figures.count(value) for name, value in found.items()}
 
 
 _REASONS = {

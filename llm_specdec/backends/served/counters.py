@@ -7,12 +7,10 @@ import re
 from collections.abc import Mapping
 
 import httpx2
-import openai
 
-from llm_specdec.backends.served import keys
+from llm_specdec.backends.served import looking
 from llm_specdec.pairings.registry import Served
 
-SECONDS = 5.0
 WRITTEN = "written"  # tokens of all answers
 _PREFIXES = {"vllm": "vllm", "sglang": "sglang", "llama-server": "llamacpp"}
 _NAMES = {
@@ -30,11 +28,11 @@ def read(served: Served) -> dict[str, int]:
     if served.engine not in _PREFIXES:
         return {}
     try:
-        with openai.DefaultHttpxClient(timeout=SECONDS, headers=keys.headers(served)) as client:
-            answer = client.get(f"{served.root}/metrics")
+        with looking.client(served) as client:
+            answer = looking.look(client, f"{served.root}/metrics")
     except httpx2.HTTPError:
         return {}
-    return counted(served.engine, answer.text) if answer.status_code == 200 else {}
+    return counted(served.engine, answer.text) if answer.status == 200 else {}
 
 
 def counted(engine: str, text: str) -> dict[str, int]:

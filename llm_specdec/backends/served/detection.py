@@ -1,7 +1,4 @@
-"""What answers at an address: engine, version, models, and whether it drafts.
-
-Asked with the HTTP client underneath OpenAI's, as these paths are no part of its API.
-"""
+"""What answers at an address: engine, version, models, and whether it drafts."""
 
 import re
 from collections.abc import Mapping
@@ -9,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx2
-import openai
 
-from llm_specdec.backends.served import failures, keys
+from llm_specdec.backends.served import failures, looking
 from llm_specdec.backends.served.engines import ENGINES
 from llm_specdec.errors import ResourceError, UsageError
 from llm_specdec.pairings.registry import Served
 
-SECONDS = 5.0  # for each question
 AUTO = "auto"
 
 
@@ -34,11 +29,9 @@ class Found:
 
 def detect(served: Served) -> Found:
     """served.engine: the engine, or AUTO. Raises ResourceError, UsageError."""
-    with openai.DefaultHttpxClient(timeout=SECONDS, headers=keys.headers(served)) as client:
+    with looking.client(served) as client:
         answer = _models(client, served)
-        listed = _json(answer)
-        entries = listed.get("data") if isinstance(listed, Mapping) else None
-        entries = [entry for entry in entries or () if isinstance(entry, Mapping)]
+        entries = _entries(answer)
         engine, how = served.engine, "as asked"
         if engine == AUTO:
             engine, how = _engine(answer, entries)
@@ -62,28 +55,40 @@ _VERSIONS = {
 }
 
 
-def _models(client: httpx2.Client, served: Served) -> httpx2.Response:
+def _models(client: httpx2.Client, served: Served) -> looking.Found:
     try:
-        answer = client.get(f"{served.url}/models")
+        answer = looking.look(client, f"{served.url}/models")
     except httpx2.HTTPError as error:
         raise failures.unreachable(served, str(error) or type(error).__name__) from error
-    if answer.status_code in (401, 403):
+    if answer.status in (401, 403):
         hint = f"refuses the key {served.key}" if served.key else "wants a key: give --key NAME"
-        raise UsageError(f"{served.url} {hint} ({answer.status_code})")
-    if answer.status_code != 200:
+        raise UsageError(f"{served.url} {hint} ({answer.status})")
+    if answer.status in (404, 405):
         raise ResourceError(
-            f"{served.url}/models answers {answer.status_code}: is the address right? "
+            f"{served.url}/models answers {answer.status}: is the address right? "
             "It often ends in /v1"
         )
-    if answer.text.strip() and _json(answer) is None:
+    if answer.status != 200:
+        said = answer.json or answer.text
+        raise failures.refused(served, "", None, answer.status, answer.headers, said)
+    if answer.text.strip() and not (isinstance(answer.json, Mapping) and "data" in answer.json):
         kind = answer.headers.get("content-type", "")
-        raise ResourceError(
-            f"{served.url}/models answers with {kind or 'no JSON'}: is the address right?"
-        )
+        what = kind if answer.json is None and kind else "no list of models"
+        raise ResourceError(f"{served.url}/models answers with {what}: is the address right?")
     return answer
 
 
-def _engine(answer: httpx2.Response, entries: list[Mapping[str, Any]]) -> tuple[str, str]:
+def _entries(answer: looking.Found) -> list[Mapping[str, Any]]:
+    """The models that it lists; mlx_lm.server may say nothing at all."""
+    listed = answer.json["data"] if answer.json else None
+    return [entry for entry in _list(listed) if isinstance(entry, Mapping)]
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _engine(answer: looking.Found, entries: list[Mapping[str, Any]]) -> tuple[str, str]:
     """By what only one engine says of itself; `openai` for all others."""
     server = answer.headers.get("server", "")
     owners = {str(entry.get("owned_by")) for entry in entries}
@@ -106,7 +111,7 @@ def _engine(answer: httpx2.Response, entries: list[Mapping[str, Any]]) -> tuple[
 
 
 def _more(
-    client: httpx2.Client, root: str, engine: str, answer: httpx2.Response
+    client: httpx2.Client, root: str, engine: str, answer: looking.Found
 ) -> tuple[str | None, bool | None]:
     """Version, and whether it drafts, as far as the engine tells."""
     if engine == "vllm":
@@ -128,17 +133,10 @@ def _more(
 def _ask(client: httpx2.Client, url: str, kind: type[Any] = dict) -> Any:
     """What is there, empty where there is nothing of the kind."""
     try:
-        found = _json(client.get(url))
+        found = looking.look(client, url).json
     except httpx2.HTTPError:
         found = None
     return found if isinstance(found, kind) else kind()
-
-
-def _json(answer: httpx2.Response) -> Any:
-    try:
-        return answer.json()
-    except ValueError:
-        return None
 
 
 def _text(value: object) -> str | None:

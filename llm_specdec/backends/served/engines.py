@@ -44,6 +44,7 @@ class Engine:
     template: whether `chat_template_kwargs` are taken. images: whether pictures are, where the
     model sees. draft_length: the field that sets it.
     cache_off: what makes it read the whole prompt again. tells: which figures its answers hold.
+    warning: what it does wrong. cure: what its owner can do about that.
     """
 
     name: str
@@ -62,12 +63,8 @@ class Engine:
     cache_off: Mapping[str, Any] | None = None
     largest_seed: int = 2**63 - 1
     warning: str = ""
+    cure: str = ""
 
-
-PROMPT_CACHE = (
-    "mlx_lm.server with a draft model gives wrong text where it reuses its prompt cache: "
-    "if it has one, start it with --prompt-cache-size 0"
-)
 
 ENGINES = {
     engine.name: engine
@@ -108,7 +105,9 @@ ENGINES = {
             schema=False,
             images=False,
             draft_length="num_draft_tokens",
-            warning=PROMPT_CACHE,
+            warning="mlx_lm.server with a draft model gives wrong text where it reuses its prompt "
+            "cache",
+            cure="if it has one, start it with --prompt-cache-size 0",
         ),
         Engine(
             "mlx-vlm",

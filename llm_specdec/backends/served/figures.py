@@ -31,11 +31,22 @@ def of(engine: str, records: Mapping[str, Any]) -> Figures:
     fields."""
     read, name = _READERS.get(engine, (None, ""))
     record = records.get(name)
-    return read(record) if read and isinstance(record, Mapping) else Figures()
+    if not (read and isinstance(record, Mapping)):
+        return Figures()
+    try:
+        return read(record)
+    except (AttributeError, TypeError):  # another form than its engine's
+        return Figures()
 
 
 def counts(found: Figures) -> dict[str, int | None]:
-    return {"rounds": found.rounds, "drafted": found.drafted, "accepted": found.accepted}
+    told = {"rounds": found.rounds, "drafted": found.drafted, "accepted": found.accepted}
+    return {name: count(value) for name, value in told.items()}
+
+
+def count(value: object) -> int | None:
+    """What a server gives as a count, if it is one."""
+    return value if isinstance(value, int) and value >= 0 else None
 
 
 def state(found: Figures) -> str | None:
@@ -118,7 +129,8 @@ _READERS = {
 
 
 def _times(record: Mapping[str, Any], **names: str) -> dict[str, float]:
-    return {ours: record[its] for ours, its in names.items() if record.get(its) is not None}
+    given = {ours: record.get(its) for ours, its in names.items()}
+    return {ours: x for ours, x in given.items() if isinstance(x, int | float)}
 
 
 def _positions(histogram: Sequence[int] | None) -> list[int]:

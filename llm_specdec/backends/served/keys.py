@@ -10,13 +10,18 @@ from llm_specdec.pairings.registry import Served
 
 
 def key_of(served: Served) -> str | None:
-    """Raises UsageError where there is none of this name, or where it may not be sent."""
+    """Raises UsageError where there is none of this name, or where it may or can not be sent."""
     if served.key is None:
         return None
     check(served)
     key: str | None = llm.load_keys().get(served.key)
     if not key:
         raise UsageError(f"there is no key {served.key!r}: llm keys set {served.key}")
+    if not (key.isascii() and key.isprintable()):  # the transport's own error would show it
+        raise UsageError(
+            f"the key {served.key} cannot be sent, it has signs that no header may have: "
+            f"llm keys set {served.key}"
+        )
     return key
 
 

@@ -8,10 +8,11 @@ from llm_specdec import hub
 from llm_specdec.backends.events import Request
 from llm_specdec.backends.planning import Plan
 from llm_specdec.checkpoint.tokenizer import chat_template
-from llm_specdec.errors import UsageError
+from llm_specdec.errors import CheckpointError, UsageError
 from llm_specdec.prompting import chat
 from llm_specdec.prompting.thinking import template_arguments
 
+OWN_FILES = ("tokenizer.*", "vocab.*", "*.model", "*.tiktoken")
 FILES = tuple(name for name in hub.MODEL_FILES if name not in ("*.safetensors", "README.md"))
 
 
@@ -22,6 +23,10 @@ def load(named: str) -> Any:
     from llm_specdec.engine.tokenizer import of_files
 
     folder = _folder(named)
+    if not any(any(folder.glob(name)) for name in OWN_FILES):
+        raise CheckpointError(
+            f"{folder} holds no tokenizer: name the model's own folder or repository"
+        )
     tokenizers.restore(folder)
     found = of_files(folder)
     tokenizers.keep(folder)

@@ -166,6 +166,20 @@ def test_a_call_that_is_no_json_is_shown_as_text():
     assert text_of(found) == "add {oh"
 
 
+def test_a_server_that_gives_odd_figures_gives_none():
+    odd = {"prompt_tokens": "9", "completion_tokens": 2.5, "total_tokens": None}
+    metrics = {"queue_time_ms": "long", "speculative_decoding": {"acceptance_histogram": ["a"]}}
+    lines = [chunk({"content": "Hi"}, "stop"), chunk({}, usage=odd, metrics=metrics), DONE]
+    found = receipt(answered(stream(lines), engine="vllm"))
+    assert (found["tokens"]["prompt"], found["tokens"]["completion"]) == (None, None)
+    assert (found["draft"]["rounds"], found["engine"]["reported_ms"]) == (None, {})
+
+
+def test_a_chunk_without_a_delta_is_nothing():
+    empty = 'data: {"id": "a", "choices": [{"index": 0, "delta": null}]}'
+    assert text_of(answered(stream([empty, *TEXT]))) == "Hi there"
+
+
 def test_a_schema_is_sent_and_a_cut_answer_is_said():
     schema = {"type": "object"}
     request = Request(messages=HELLO.messages, schema=schema)
@@ -193,6 +207,14 @@ def test_a_key_of_llm_keys_is_sent():
         found = asked_of(server, key="mine")
     assert server.asked[0][2]["authorization"] == f"Bearer {KEY}"
     assert KEY not in json.dumps(receipt(found))
+
+
+@pytest.mark.parametrize("key", [f"{KEY}\n", f"{KEY}é"])
+def test_a_key_that_no_header_can_hold_is_an_error_that_does_not_show_it(key):
+    (llm.user_dir() / "keys.json").write_text(json.dumps({"mine": key}))
+    with pytest.raises(UsageError, match="the key mine cannot be sent") as caught:
+        answered(stream(TEXT), key="mine")
+    assert KEY not in str(caught.value)
 
 
 def test_a_key_that_llm_does_not_have_is_an_error():
@@ -224,6 +246,13 @@ PAGE = Answer(200, b"<html>Sign in</html>", {"Content-Type": "text/html"})
         (stream([TEXT[0]], cut=True), ResourceError, "broke off"),
         (stream([TEXT[0], "data: {oh"]), ResourceError, "broke off"),
         (stream([TEXT[0], 'data: {"error": {"message": "500!"}}']), ResourceError, "500!"),
+        (stream([TEXT[0], "data: [1, 2]"]), ResourceError, "broke off: not what was expected"),
+        (stream([chunk({}, "stop", usage="many")]), ResourceError, "not what was expected"),
+        (Answer(404, b"<html>nginx</html>"), ResourceError, "a web page, as of a proxy: is the ad"),
+        (
+            Answer(302, b"", {"Location": "http://127.0.0.1:9/other"}),
+            ResourceError, "sends on to http://127.0.0.1:9/other (302)",
+        ),
     ],
 )  # fmt: skip
 def test_what_goes_wrong_is_one_line(answer, kind, words):

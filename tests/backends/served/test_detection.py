@@ -2,8 +2,8 @@
 
 import pytest
 
-from fixtures.loopback import Answer, serving
-from llm_specdec.backends.served import detection, keys
+from fixtures.loopback import Answer, serving, stream
+from llm_specdec.backends.served import detection, keys, looking
 from llm_specdec.errors import ResourceError, UsageError
 from llm_specdec.pairings.registry import Served
 from tests.support.served import plays
@@ -59,6 +59,10 @@ def test_an_engine_shows_itself(answers, engine, version, models, drafts):
     [
         (Answer(401, b"{}"), UsageError, "wants a key"),
         (Answer(404, b"{}"), ResourceError, "often ends in /v1"),
+        (Answer(503, b'{"error": "loading"}'), ResourceError, r"not ready \(503\): loading"),
+        (Answer(429, b"", {"Retry-After": "7"}), ResourceError, "try again in 7 s"),
+        (Answer(301, b"", {"Location": "https://x/v1"}), ResourceError, "sends on to https://x/v1"),
+        (Answer(200, b'{"error": "nope"}'), ResourceError, "no list of models"),
         (
             Answer(200, b"<html>", {"Content-Type": "text/html"}),
             ResourceError,
@@ -69,6 +73,14 @@ def test_an_engine_shows_itself(answers, engine, version, models, drafts):
 def test_what_is_no_such_server_is_refused(answer, kind, words):
     with pytest.raises(kind, match=words):
         found({"/v1/models": answer})
+
+
+@pytest.mark.parametrize("endless", [{"pause": 0.05}, {}])
+def test_a_list_of_models_without_an_end_is_left(monkeypatch, endless):
+    monkeypatch.setattr(looking, "SECONDS", 0.3)
+    monkeypatch.setattr(looking, "MOST", 10_000)
+    with pytest.raises(ResourceError, match="its answer does not end"):
+        found({"/v1/models": stream(["x" * 100] * 1000, **endless)})
 
 
 def test_a_model_is_the_only_one_or_named():

@@ -133,14 +133,20 @@ def test_add_warns_of_a_tokenizer_that_counts_otherwise(server, tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [(None, "no folder"), ('{"broken": 1}', "its tokenizer does not load")]
+    ("text", "words"),
+    [
+        (None, "no folder"),
+        ('{"broken": 1}', "its tokenizer does not load"),
+        ("", "holds no tokenizer: name the model's own folder"),
+    ],
 )
 def test_a_tokenizer_that_does_not_load_is_one_line_and_nothing_is_added(
     server, tokenizer, text, words
 ):
+    (tokenizer / "tokenizer.json").unlink()
     if text:
         (tokenizer / "tokenizer.json").write_text(text)
-    named = tokenizer if text else tokenizer / "nowhere"
+    named = tokenizer / "nowhere" if text is None else tokenizer
     done = specdec("add", "big", "--served", server.url, "--tokenizer", named)
     assert done.exit_code == 1
     assert words in done.error and str(named) in done.error
