@@ -210,18 +210,21 @@ def _most_probable(scores: mx.array, p: float, norm: mx.array) -> mx.array | Non
 def _largest(rows: mx.array, k: int) -> mx.array:
     """Columns (m, k) of the k largest values of rows (m, n), in no order.
 
-    The k groups with the largest maxima hold them all, so only their members are compared.
+    The k groups with the largest maxima hold them all, but for what is left over at the end of
+    a row: only their members are compared.
     """
     m, n = rows.shape
-    groups = -(-n // GROUP)
+    groups = n // GROUP
     if groups <= 2 * k:
         return mx.argpartition(-rows, kth=k - 1, axis=-1)[:, :k]
-    padded = mx.pad(rows, [(0, 0), (0, groups * GROUP - n)], constant_values=-mx.inf)
-    grouped = padded.reshape(m, groups, GROUP)
-    best = mx.argpartition(-grouped.max(axis=-1), kth=k - 1, axis=-1)[:, :k]
-    members = mx.take_along_axis(grouped, best[..., None], axis=1).reshape(m, -1)
-    at = mx.argpartition(-members, kth=k - 1, axis=-1)[:, :k]
-    return mx.take_along_axis(best, at // GROUP, axis=-1) * GROUP + at % GROUP
+    maxima = rows[:, : groups * GROUP].reshape(m, groups, GROUP).max(axis=-1)
+    best = mx.argpartition(-maxima, kth=k - 1, axis=-1)[:, :k, None]
+    members = (best * GROUP + mx.arange(GROUP, dtype=best.dtype)).reshape(m, -1)
+    rest = mx.arange(groups * GROUP, n, dtype=best.dtype)
+    columns = mx.concatenate([members, mx.broadcast_to(rest, (m, rest.size))], axis=-1)
+    values = mx.take_along_axis(rows, columns, axis=-1)
+    at = mx.argpartition(-values, kth=k - 1, axis=-1)[:, :k]
+    return mx.take_along_axis(columns, at, axis=-1)
 
 
 def _top_p(scores: mx.array, p: float, norm: mx.array) -> mx.array:

@@ -126,6 +126,57 @@ def test_top_p_of_a_few_columns_equals_that_of_all(seed, spread, p, scope, few):
     np.testing.assert_allclose(got, whole, rtol=1e-5)
 
 
+HARD = 1003  # columns; no group of 8 or 64 divides it
+hard_rows = {
+    "random": np.random.default_rng(5).normal(size=HARD) * 3,
+    "ties": np.random.default_rng(6).integers(-4, 4, size=HARD) / 2,
+    "flat": np.zeros(HARD),
+    "nearly flat": np.random.default_rng(7).normal(size=HARD) * 0.01,
+    "one spike": np.where(np.arange(HARD) == HARD - 1, 40.0, 0.0),
+    "three allowed": np.where(np.isin(np.arange(HARD), [0, 700, 1002]), 1.0, -np.inf),
+    "half forbidden": np.where(np.arange(HARD) % 2, -np.inf, np.arange(HARD) / 90),
+}
+
+
+def sorted_whole(row, sampling):
+    """Top-k, then top-p, over a row that is sorted whole; the k-th tied ones in no order."""
+    scores = row.astype(np.float64) / sampling.temperature
+    order = np.argsort(-scores, kind="stable")[: sampling.top_k or None]
+    masses = np.exp(scores[order] - scores.max())
+    if sampling.top_p < 1:
+        before = (np.cumsum(masses) - masses) / masses.sum()
+        last = scores[order][np.flatnonzero(before < sampling.top_p)[-1]]
+        masses = np.where(scores[order] >= last, masses, 0)
+    return order, masses / masses.sum()
+
+
+@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16])
+@pytest.mark.parametrize("chosen", [{"top_k": 20}, {"top_p": 0.93}, {"top_k": 50, "top_p": 0.93}])
+@pytest.mark.parametrize("group", [8, 64])
+def test_what_is_looked_for_among_few_columns_equals_a_sort_of_all(dtype, chosen, group):
+    """All rows at once, and each alone: top-p may find one row among few, and the next not."""
+    sampling = Sampling(temperature=0.8, **chosen)
+    rows = mx.array(np.stack(list(hard_rows.values())).astype(np.float32)).astype(dtype)
+    wide = np.array(rows.astype(mx.float32))
+    with patch.multiple(logits_processors, GROUP=group, FEW=100):
+        together = np.array(logits_processors.distribution(rows, sampling))
+        alone = [np.array(logits_processors.distribution(r[None], sampling))[0] for r in rows]
+    for name, row, *found in zip(hard_rows, wide, together, alone, strict=True):
+        order, expected = sorted_whole(row, sampling)
+        for got in found:
+            if sampling.top_k:  # which of the tied ones are left is not said, what they get is
+                got, order = np.sort(got)[::-1], np.arange(len(order))
+            np.testing.assert_allclose(got[order], expected, rtol=1e-4, err_msg=name)
+            assert np.delete(got, order).sum() == 0, name
+
+
+def test_a_token_that_is_not_allowed_has_no_chance_where_few_are():
+    row = mx.array(hard_rows["three allowed"][None].astype(np.float32))
+    with patch.object(logits_processors, "GROUP", 8):
+        got = np.array(logits_processors.distribution(row, Sampling(temperature=1, top_k=20)))
+    assert np.flatnonzero(got[0]).tolist() == [0, 700, 1002]
+
+
 def test_a_peaked_row_of_a_large_vocabulary_is_not_sorted_whole(monkeypatch):
     sorted_columns: list[int] = []
     sort = mx.sort
