@@ -14,12 +14,15 @@ from llm_specdec.checkpoint.files import (
     weight_files,
 )
 
-Form = Literal["model", "adapter", "gguf", "pytorch", "empty", "unknown"]
+Form = Literal["model", "adapter", "gguf", "pytorch", "weightless", "empty", "unknown"]
 
 NO_MODEL: dict[Form, str] = {
     "adapter": "an adapter, not a model: fuse it into its base first",
     "gguf": "GGUF files, not MLX weights: use a safetensors build of the model",
-    "pytorch": "PyTorch files, not safetensors: convert it with `mlx_lm.convert`",
+    "pytorch": "PyTorch files, not safetensors: take a build in safetensors, or convert it, a "
+    "model with `mlx_lm.convert`, a drafter as docs/drafters.md says",
+    "weightless": "no safetensors file beside config.json: take a build that has them (files of "
+    "PyTorch are not downloaded), or convert it, a drafter as docs/drafters.md says",
     "empty": "an empty folder",
     "unknown": "no model: config.json or safetensors weights are missing",
 }
@@ -76,4 +79,4 @@ def _form_of(names: set[str]) -> Form:
         return "gguf"
     if any(name.endswith((".bin", ".pt", ".pth")) for name in names):
         return "pytorch"
-    return "unknown"
+    return "weightless" if "config.json" in names else "unknown"

@@ -14,7 +14,7 @@ from llm_specdec.cli import add_served, card_values, lost
 from llm_specdec.cli.entries import put
 from llm_specdec.cli.output import json_option, print_json, typed, warn
 from llm_specdec.cli.pairings import other_models
-from llm_specdec.cli.show import show_head
+from llm_specdec.cli.show import reader, show_head
 from llm_specdec.console.progress import progress
 from llm_specdec.console.text import echo
 from llm_specdec.drafters.table import KINDS, words
@@ -278,7 +278,7 @@ def report(pairing: Pairing, choice: Choice, card: Card | None, as_json: bool) -
     echo(f"{pairing.name}: target {pairing.target}{drafter}")
     echo(f"lane {pairing.kind} ({choice.why}), draft tokens {pairing.draft_tokens}")
     if pairing.head:
-        echo(f"head reads {show_head(pairing)}")
+        echo(f"{reader(pairing)} reads {show_head(pairing)}")
     if not pairing.enabled:
         echo(f"disabled: {pairing.disabled_reason}: llm specdec bench {pairing.name} --gate 15")
     taken = bool(pairing.card.get("taken"))

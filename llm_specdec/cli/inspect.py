@@ -13,7 +13,7 @@ from llm_specdec.cli.output import print_json
 from llm_specdec.console.text import echo
 from llm_specdec.drafters import fit
 from llm_specdec.drafters.recognise import read
-from llm_specdec.drafters.table import KINDS
+from llm_specdec.drafters.table import KINDS, of_files
 from llm_specdec.errors import UsageError
 
 CONTEXTS = (4096, 32768)  # tokens; the full context is added
@@ -99,6 +99,7 @@ def describe(found: Anatomy) -> dict[str, Any]:
         "name": found.folder.name,
         "kind": found.kind,
         "helper": found.kind != TARGET,
+        "made_for": None if found.kind == TARGET else of_files(found.kind).made_for(found),
         "architecture": found.architecture,
         "model_type": found.model_type,
         "runnable": found.runnable,

@@ -17,9 +17,8 @@ def lines(data: dict[str, Any]) -> list[str]:
     found = _described(data["target"], data.get("memory", {}).get("context"))
     if "memory" in data:
         found += _memory_lines(data["memory"])
-    if data["target"]["kind"] != TARGET:
-        kind = of_files(data["target"]["kind"]).files_words
-        found.append(_row("lane", f"{kind}: a helper, never a target"))
+    if data["target"]["helper"]:
+        found.append(_row("use", of_files(data["target"]["kind"]).usage))
     elif data["lane"]:
         found.append(_row("lane", f"{data['lane']['kind']}: {data['lane']['reason']}"))
     if "drafter" in data:
@@ -35,7 +34,8 @@ def lines(data: dict[str, Any]) -> list[str]:
                 f"{'one token' if tokens == 1 else f'{tokens} tokens'}",
             )
         )
-    found += [f"problem: {problem}" for problem in data["problems"]]
+    if not data["target"]["helper"] or "drafter" in data:  # a drafter by itself is no problem
+        found += [f"problem: {problem}" for problem in data["problems"]]
     found += [f"warning: {warning}" for warning in data["warnings"]]
     return [part for line in found for part in _wrapped(line)]
 
@@ -53,9 +53,14 @@ def _wrapped(line: str) -> list[str]:
 
 
 def _described(found: dict[str, Any], configured: int | None = None) -> list[str]:
-    kind = of_files(found["kind"])
-    rows = {
-        "kind": kind.files_words,
+    rows = _of_drafter(found) if found["helper"] else _of_target(found, configured)
+    notes = [_row("note", note) for note in found["notes"]]
+    return [found["name"], *(_row(*row) for row in rows.items()), *notes]
+
+
+def _of_target(found: dict[str, Any], configured: int | None) -> dict[str, str]:
+    return {
+        "kind": of_files(found["kind"]).files_words,
         "architecture": _architecture(found),
         "parameters": f"{_count(found['parameters'])}, {found['dtype']}",
         "quantised": _quantised(found["quantisation"]),
@@ -66,10 +71,25 @@ def _described(found: dict[str, Any], configured: int | None = None) -> list[str
         "weights": gigabytes(found["weight_bytes"]),
         "KV per token": _kv(found["kv_bytes_per_token"]),
     }
-    if kind.only_rows:
-        rows = {label: rows[label] for label in kind.only_rows}
-    notes = [_row("note", note) for note in found["notes"]]
-    return [found["name"], *(_row(*row) for row in rows.items()), *notes]
+
+
+def _of_drafter(found: dict[str, Any]) -> dict[str, str]:
+    """Caches and context follow from the target that it runs beside."""
+    kind = of_files(found["kind"])
+    rows = {"kind": kind.files_words}
+    if found["made_for"]:
+        rows["made for"] = found["made_for"]
+    if kind.config_of_target:
+        return {**rows, "quantised": _quantised(found["quantisation"]), **kind.rows(found)}
+    return {
+        **rows,
+        "architecture": _architecture(found),
+        "parameters": f"{_count(found['parameters'])}, {found['dtype']}",
+        "quantised": _quantised(found["quantisation"]),
+        **kind.rows(found),
+        "tokenizer": _tokenizer(found["tokenizer"]),
+        "weights": gigabytes(found["weight_bytes"]),
+    }
 
 
 def _context(found: dict[str, Any], configured: int | None) -> str:
@@ -84,11 +104,14 @@ def _architecture(found: dict[str, Any]) -> str:
     name = found["architecture"] or "unnamed"
     code = ", needs its own code" if found["own_code"] else ""
     known = "" if found["runnable"] or found["kind"] != TARGET else ", unknown to mlx-lm"
-    shape = f"{found['layers']} layers, hidden {found['hidden_size']}"
-    return f"{name} ({found['model_type']}{known}{code}), {shape}"
+    model_type = f" ({found['model_type']}{known}{code})" if found["model_type"] else ""
+    layers = f"{found['layers']} layer{'s' * (found['layers'] != 1)}"
+    return f"{name}{model_type}, {layers}, hidden {found['hidden_size']}"
 
 
 def _count(parameters: int) -> str:
+    if parameters < 100_000:
+        return f"{parameters:,}"
     return f"{parameters / 1e9:.2f} B" if parameters >= 1e9 else f"{parameters / 1e6:.1f} M"
 
 
@@ -117,7 +140,7 @@ def _caches(caches: list[dict[str, Any]] | None) -> str:
 
 def _tokenizer(found: dict[str, Any] | None) -> str:
     if found is None:
-        return "none of its own"
+        return "the target's"
     parts = [f"{found['type']}, {found['vocabulary']:,} entries"]
     if eos := found["special_ids"].get("eos"):
         parts.append(f"ends at {', '.join(map(str, eos))}")

@@ -57,7 +57,7 @@ def show_command(name: str, with_costs: bool, recalibrate: bool, as_json: bool) 
 
 
 def _show_files(pairing: Pairing) -> None:
-    """Where it runs, which files it was added with, and how its head reads the target's."""
+    """Where it runs, which files it was added with, and how its drafter reads the target's."""
     if pairing.served:
         echo(f"{'served by':<20}{show_served(pairing.served)}")
         if pairing.served.tokenizer:
@@ -67,7 +67,7 @@ def _show_files(pairing: Pairing) -> None:
     for role, print_ in pairing.fingerprints.items():
         echo(f"{role + ' fingerprint':<20}{print_[:16]}")
     if pairing.head:
-        echo(f"{'head reads':<20}{show_head(pairing)}")
+        echo(f"{reader(pairing) + ' reads':<20}{show_head(pairing)}")
 
 
 def _show_card(pairing: Pairing) -> None:
@@ -83,6 +83,11 @@ def show_served(served: Served) -> str:
     version = f" {served.version}" if served.version else ""
     key = f", key {served.key} of llm keys" if served.key else ""
     return f"{served.engine}{version} at {served.url}{key}"
+
+
+def reader(pairing: Pairing) -> str:
+    """What it was that calibration chose for."""
+    return "head" if KINDS[pairing.kind].in_target else "drafter"
 
 
 def show_head(pairing: Pairing) -> str:

@@ -29,23 +29,18 @@ class Foreign(Kind):
     def tensors(self, contents: "CheckpointFiles") -> frozenset[str]:
         return frozenset(contents.tensors if self._holds(contents) else ())
 
-    def part(self, contents: "CheckpointFiles") -> str | None:
-        """The model it was made for, where the config names one."""
-        config = contents.config
-        speculators = config.get("speculators_config")
-        verifier = speculators.get("verifier") if isinstance(speculators, dict) else None
-        named = verifier.get("name_or_path") if isinstance(verifier, dict) else None
-        found = named or config.get("base_model_name_or_path")
-        return found if isinstance(found, str) else None
-
     def mismatches(self, target: "Anatomy", drafter: "Anatomy | None") -> list[str]:
         assert drafter is not None
-        model = drafter.parts.get(self.name)
+        model = self.made_for(drafter)
         made_for = f" made for {model}" if model else ""
         return [
             f"{drafter.folder.name} is {self.files_words}{made_for}, which nothing here can run: "
             f"{self._instead}, or --drafter lookup"
         ]
+
+    @property
+    def usage(self) -> str:
+        return f"none, nothing here can run it: {self._instead}"
 
 
 def _peagle(contents: "CheckpointFiles") -> bool:

@@ -64,7 +64,6 @@ class Kind:
     # Hidden states of the target among which `calibrate` chooses → in words
     readings: Mapping[str, str] = MappingProxyType({})
     cached_as: str = ""  # the model type whose caches a drafter's layers have
-    only_rows: tuple[str, ...] = ()  # of `inspect`, for a folder that holds it alone; (): all
 
     @property
     def in_target(self) -> bool:
@@ -150,6 +149,20 @@ class Kind:
     def rows(self, inspected: Mapping[str, Any]) -> dict[str, str]:
         """The same for people: label → text, from what `inspect --json` has of a folder."""
         return {}
+
+    def made_for(self, drafter: "Anatomy") -> str | None:
+        """The target that the config names, where it names one."""
+        config = drafter.contents.config
+        speculators = config.get("speculators_config")
+        verifier = speculators.get("verifier") if isinstance(speculators, dict) else None
+        named = verifier.get("name_or_path") if isinstance(verifier, dict) else None
+        found = [named, *map(config.get, ("base_model_name_or_path", "target_model_name_or_path"))]
+        return next((name for name in found if name and isinstance(name, str)), None)
+
+    @property
+    def usage(self) -> str:
+        """What to do with a folder that holds it alone."""
+        return "never alone: llm specdec add NAME --target MODEL --drafter THIS"
 
     # Running
 

@@ -3,6 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from fixtures import every_kind
+from llm_specdec.drafters.table import KINDS
 from tests.support.checkpoints import (
     qwen_head,
     tokenizer_json,
@@ -86,9 +88,28 @@ def test_context_plans_for_another_length(tmp_path):
     assert "512 native\n" in specdec("inspect", tmp_path).stdout
 
 
-def test_a_drafter_is_called_a_helper():
-    done = specdec("inspect", DRAFTERS / "dflash2")
-    assert "a helper, never a target" in done.stdout
+@pytest.mark.parametrize("name", [n for n, c in every_kind.CASES.items() if c.kind != "model"])
+def test_of_a_drafter_no_more_is_said_than_concerns_it(name, tmp_path):
+    """What it is, what it reads and how it is used: nothing of heads, caches and problems."""
+    pair = every_kind.write(name, tmp_path)
+    done = specdec("inspect", pair.drafter)
+    assert done.exit_code == 0 and max(map(len, done.stdout.splitlines())) <= 80
+    rows = {line[2:16].strip(): line[16:] for line in done.stdout.splitlines()[1:]}
+    assert rows["kind"] == KINDS[pair.kind].files_words
+    assert rows["use"].startswith("never alone: llm specdec add NAME --target MODEL --drafter")
+    assert ("reads" in rows) != (pair.kind == "mtp") == ("head" in rows)
+    assert not {"caches", "context", "KV per token", "lane"} & rows.keys()
+    assert "unknown" not in done.stdout and "problem" not in done.stdout
+    assert json.loads(specdec("inspect", pair.drafter, "--json").stdout)["problems"]
+
+
+def test_the_target_that_a_drafter_names_is_told(tmp_path):
+    pair = every_kind.write("eagle3 speculators", tmp_path)
+    config = json.loads((pair.drafter / "config.json").read_text())
+    config["speculators_config"] = {"verifier": {"name_or_path": "them/model"}}
+    write_json(pair.drafter / "config.json", config)
+    assert "\n  made for      them/model\n" in specdec("inspect", pair.drafter).stdout
+    assert as_json(pair.target, pair.drafter)["drafter"]["made_for"] == "them/model"
 
 
 @pytest.mark.parametrize("content", [b"", b"{"])

@@ -129,7 +129,7 @@ def test_what_inspect_says_of_a_layout(tmp_path, make, expected):
     [
         ("model-q4.gguf", "GGUF files, not MLX weights"),
         ("adapters.safetensors", "an adapter, not a model"),
-        ("pytorch_model.bin", "convert it"),
+        ("pytorch_model.bin", "PyTorch files, not safetensors: take a build in safetensors"),
         (None, "an empty folder"),
     ],
 )
@@ -140,3 +140,10 @@ def test_a_folder_without_a_model_is_one_line_and_exit_1(tmp_path, file, words):
     assert done.exit_code == 1
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_of_a_repository_whose_weights_were_not_downloaded_it_says_what_to_take(tmp_path):
+    write_json(tmp_path / "config.json", LLAMA)
+    done = specdec("inspect", tmp_path)
+    assert done.exit_code == 1 and done.stderr.count("\n") == 1
+    assert "no safetensors file beside config.json: take a build that has them" in done.stderr

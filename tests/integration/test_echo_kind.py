@@ -37,7 +37,8 @@ def test_it_is_recognised_and_inspected(folders):
     data = printed("inspect", target, echo)
     assert (data["drafter"]["kind"], data["drafter"]["echo"]) == ("echo-files", 4)
     assert (data["drafter"]["match"], data["lane"]["kind"]) == (True, "echo")
-    assert "an echo: a helper, never a target" in specdec("inspect", echo).stdout
+    text = specdec("inspect", echo).stdout
+    assert "kind          an echo\n" in text and "use           never alone: " in text
 
 
 def test_it_is_refused_with_its_own_figures(folders, tmp_path):

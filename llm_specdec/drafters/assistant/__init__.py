@@ -29,10 +29,6 @@ class Assistant(Trained["AssistantConfig"]):
     readings = MappingProxyType(
         {"last": "as seen from the last token", "before": "as seen from the token before it"}
     )
-    only_rows = (
-        "kind", "architecture", "parameters", "quantised", "reads", "drafts from", "tokenizer",
-        "weights",
-    )  # fmt: skip
 
     # Recognising its files
 

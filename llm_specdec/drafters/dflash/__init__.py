@@ -11,6 +11,7 @@ model     the mathematics
 drafter   the drafter the loop drives
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,6 +79,18 @@ class DFlash(Kind):
 
     def inspected(self, found: "Anatomy") -> dict[str, Any]:
         return {self.name: asdict(self._needs(found)) if self.name in found.parts else None}
+
+    def rows(self, inspected: Mapping[str, Any]) -> dict[str, str]:
+        found = inspected[self.name]
+        if found is None:
+            return {}
+        ids, layers = found["target_layer_ids"], found["num_target_layers"]
+        of = f" of {layers}" if layers else ""
+        wide = f", each {found['fused'] // len(ids)} wide" if found["fused"] and ids else ""
+        return {
+            "reads": f"the target's states after layers {', '.join(map(str, ids))}{of}{wide}",
+            "drafts": f"up to {found['longest']} tokens a pass",
+        }
 
     def _needs(self, drafter: "Anatomy") -> "TargetNeeds":
         needs: TargetNeeds = drafter.parts[self.name]

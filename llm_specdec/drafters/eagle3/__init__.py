@@ -97,9 +97,11 @@ class Eagle3(Trained["Eagle3Config"]):
             return {"reads": f"unknown: {found['problem']}"}
         ids = found["layer_ids"]
         named = f"layers {', '.join(map(str, ids))}" if ids else "three layers, by default"
-        where = named if found["reads"] != "final_norm" else "the final states"
+        places = {"inputs": f"before {named}", "outputs": f"after {named}"}
+        where = places.get(found["reads"], "after the last norm")
         return {
-            "reads": f"{found['dialect']} dialect: {where}, each {found['width']} wide",
+            "layout": found["dialect"],
+            "reads": f"the target's states {where}, each {found['width']} wide",
             "drafts from": f"{found['draft_vocabulary']:,} of {found['vocabulary']:,} tokens",
         }
 

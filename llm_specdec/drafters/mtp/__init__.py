@@ -40,7 +40,6 @@ class PredictionHeadKind(Kind):
     readings = MappingProxyType(
         {"final_norm": "after the final norm", "last_layer": "before the final norm"}
     )
-    only_rows = ("kind", "quantised", "head")
 
     # Recognising its files
 
