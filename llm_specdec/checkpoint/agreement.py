@@ -51,7 +51,7 @@ def _embedding_problem(
     if len(names) != 1:
         return ""
     (name,) = names
-    rows, width = trunk[name].shape[0], weights.columns(name, trunk, dict(config))
+    rows, width = trunk[name].rows, weights.columns(name, trunk, dict(config))
     # A config of two parts may differ in what it says of both; mlx-lm reads one or the other.
     sizes = {place.get("embedding_size", place.get("vocab_size")) for place in (config, text)}
     said = {size for size in sizes if size}

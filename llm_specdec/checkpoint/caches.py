@@ -109,14 +109,14 @@ def _ending(part: dict[str, Tensor], end: str) -> Tensor | None:
 def _width(model_type: str, config: dict[str, Any], part: dict[str, Tensor]) -> int:
     if latent := _ending(part, "kv_a_proj_with_mqa.weight"):
         index = _ending(part, "indexer.wk.weight")
-        extra = 2 * index.shape[0] if index else 0  # the sparse index's own keys, stored twice
+        extra = 2 * index.rows if index else 0  # the sparse index's own keys, stored twice
         if model_type not in _WHOLE_HEADS:
-            return latent.shape[0] + extra
+            return latent.rows + extra
         head = sum(_int(config, key) for key in ("qk_nope_head_dim", "qk_rope_head_dim"))
         return _int(config, "num_attention_heads") * (head + _int(config, "v_head_dim"))
     if keys := _ending(part, "k_proj.weight"):
         values = _ending(part, "v_proj.weight") or keys  # gemma 4 may use keys as values
-        return keys.shape[0] + values.shape[0]
+        return keys.rows + values.rows
     if any(_FUSED.search(rest) for rest in part):
         heads = _int(config, "num_attention_heads", "n_head")
         dim = _int(config, "head_dim") or _int(config, "hidden_size", "n_embd") // max(heads, 1)
@@ -137,7 +137,7 @@ def _state_bytes(config: dict[str, Any], part: dict[str, Tensor], element_bytes:
     """Convolution window in the model's precision, recurrence in float32 (delta rule)."""
     conv = _ending(part, "conv1d.weight") or _ending(part, "conv.conv.weight")
     kernel = max(conv.shape[1:], default=1) if conv else 1
-    window = conv.shape[0] * (kernel - 1) * element_bytes if conv else 0
+    window = conv.rows * (kernel - 1) * element_bytes if conv else 0
     heads, decay = _ending(part, "A_log"), _ending(part, "linear_attn.norm.weight")
     if heads and decay:
         delta = heads.elements * decay.elements * _int(config, "linear_key_head_dim")

@@ -63,6 +63,15 @@ class Tensor:
     start: int
 
     @property
+    def rows(self) -> int:
+        """0 for a single value, as for `columns`."""
+        return self.shape[0] if self.shape else 0
+
+    @property
+    def columns(self) -> int:
+        return self.shape[-1] if self.shape else 0
+
+    @property
     def elements(self) -> int:
         count = 1
         for size in self.shape:

@@ -34,7 +34,7 @@ class Positions:
 def positions_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Positions:
     """config: of the language model, what stands around it included; tensors: its own."""
     said = next((n for key in _LENGTHS if _counts(n := config.get(key))), None)
-    rows = [t.shape[0] for name, t in tensors.items() if _is_table(name) and t.shape]
+    rows = [t.rows for name, t in tensors.items() if _is_table(name) and t.shape]
     if rows:
         return Positions(min(min(rows), said or MOST), hard=True)
     return Positions(max((n for n in (said, *_stretched(config)) if n), default=None))

@@ -66,7 +66,7 @@ def vocabulary_of(contents: CheckpointFiles, tokens: TokenIds) -> Vocabulary:
 
 def _rows(contents: CheckpointFiles) -> int:
     """Rows of the embedding; what the config says where tensors that may be it differ."""
-    rows = {contents.tensors[name].shape[0] for name in embeddings(contents.tensors)}
+    rows = {contents.tensors[name].rows for name in embeddings(contents.tensors)}
     said = rows.pop() if len(rows) == 1 else contents.text.get("vocab_size")
     return min(said or MOST_ROWS, MOST_ROWS)
 

@@ -95,12 +95,12 @@ def _packing(
     own = settings.get(module)
     size = own.get("group_size") if isinstance(own, dict) else settings.get("group_size")
     group = size if isinstance(size, int) and size > 0 else 64
-    return 32 * weight.shape[-1] // max(scales.shape[-1] * group, 1), group
+    return 32 * weight.columns // max(scales.columns * group, 1), group
 
 
 def columns(name: str, tensors: Mapping[str, Tensor], config: dict[str, Any]) -> int:
     """Columns of a matrix as the model has them, whatever they are packed in."""
-    last = tensors[name].shape[-1] if tensors[name].shape else 0
+    last = tensors[name].columns
     packing = _packing(name.removesuffix(".weight"), tensors, _settings(config))
     return 32 * last // max(packing[0], 1) if packing else last
 

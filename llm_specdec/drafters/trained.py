@@ -32,6 +32,10 @@ class Trained(Kind, Generic[Config]):
         """Where shapes keep it from drafting for this target, with both figures."""
         raise NotImplementedError
 
+    def build(self, folder: Path, config: Config) -> None:
+        """Give every tensor of the files its place, without reading it. Raises CheckpointError."""
+        raise NotImplementedError
+
     def described(self, config: Config) -> dict[str, Any]:
         """What `inspect --json` has of it."""
         raise NotImplementedError
@@ -49,7 +53,7 @@ class Trained(Kind, Generic[Config]):
     def check(self, folder: Path) -> None:
         from llm_specdec.checkpoint import contents_of
 
-        self.read(contents_of(folder))
+        self.build(folder, self.read(contents_of(folder)))
 
     def mismatches(self, target: "Anatomy", drafter: "Anatomy | None") -> list[str]:
         assert drafter is not None

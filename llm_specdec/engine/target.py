@@ -185,6 +185,7 @@ def _translated(folder: Path) -> Iterator[None]:
         AttributeError,
         RuntimeError,
         ArithmeticError,
+        AssertionError,
     ) as error:
         # A config that lacks a field raises what it likes; a message may list every tensor.
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "

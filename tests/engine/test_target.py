@@ -39,6 +39,14 @@ def test_a_config_that_lacks_a_field_is_one_line(tmp_path, field):
         targets.load(tmp_path)
 
 
+def test_a_config_that_a_model_asserts_against_is_one_line(tmp_path):
+    zoo.write("llama", tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "vocab_size": 0}))
+    with pytest.raises(UnsupportedError, match="AssertionError"):
+        targets.check(tmp_path)
+
+
 def test_a_check_reads_no_weight(tmp_path):
     zoo.write("llama", tmp_path, vocab_size=50_000)
     size = (tmp_path / "model.safetensors").stat().st_size

@@ -8,6 +8,7 @@ calibration   from which position it looks back
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,11 @@ class Assistant(Trained["AssistantConfig"]):
         from llm_specdec.drafters.assistant import config
 
         return config.read(contents)
+
+    def build(self, folder: Path, config: "AssistantConfig") -> None:
+        from llm_specdec.drafters.assistant import model
+
+        model.load(folder, config)
 
     def differences(self, target: "Anatomy", config: "AssistantConfig") -> list[str]:
         from llm_specdec.drafters.assistant import fit

@@ -128,7 +128,7 @@ class _Reader(Fields):
             norm = self._tensors.get(f"model.layers.{i}.self_attn.q_norm.weight")
             if norm is None or len(norm.shape) != 1:
                 self.fail(f"num_hidden_layers is {len(layers)}, and layer {i} has no q_norm")
-            if found.setdefault(kind, norm.shape[0]) != norm.shape[0]:
+            if found.setdefault(kind, norm.rows) != norm.rows:
                 self.fail(f"layer_types: heads of {kind} layers differ, which nothing here can run")
         return found
 
@@ -151,7 +151,7 @@ class _Reader(Fields):
             self.fail(
                 f"backbone_hidden_size is {found.target_width}, and pre_projection reads {columns}"
             )
-        rows = self._tensors[_EMBEDDING].shape[0]
+        rows = self._tensors[_EMBEDDING].rows
         if rows != found.vocab_size:
             self.fail(f"vocab_size is {found.vocab_size:,}, and the embedding has {rows:,} rows")
         if not found.tied and "lm_head.weight" not in self._tensors:

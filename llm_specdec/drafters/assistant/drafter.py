@@ -13,6 +13,7 @@ from llm_specdec.drafters.assistant.config import SLIDING, AssistantConfig, read
 from llm_specdec.drafters.assistant.model import AssistantModel, Shared
 from llm_specdec.drafters.assistant.model import load as load_model
 from llm_specdec.drafters.common.shortlist import NEVER, Shortlist
+from llm_specdec.drafters.common.stored import ready
 from llm_specdec.engine.drafter import Draw, Hidden, Proposal, Tap
 from llm_specdec.engine.taps import decoder_layers
 from llm_specdec.engine.target import Target
@@ -50,6 +51,7 @@ def load(
     if reads not in KIND.readings:
         raise PairingError(f"{folder}: an assistant does not look back from {reads!r}: add it anew")
     model = load_model(folder, config, embedded.dtype, bits, group_size)
+    ready(model)
     return AssistantDrafter(config, model, target, layers, reads)
 
 

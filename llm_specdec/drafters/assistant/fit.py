@@ -62,7 +62,7 @@ def _key_dims(target: Anatomy) -> dict[str, int]:
         if (match := _KEY_NORM.search(name))
     }
     own = len(types) - (target.contents.text.get("num_kv_shared_layers") or 0)
-    return {types[i]: norms[i].shape[0] for i in range(own) if i in norms}
+    return {types[i]: norms[i].rows for i in range(own) if i in norms}
 
 
 def _rotation(target: Anatomy, kind: str, rope: Mapping[str, Any]) -> list[str]:

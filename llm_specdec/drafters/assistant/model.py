@@ -110,11 +110,12 @@ def _layer_args(config: AssistantConfig) -> ModelArgs:
 def load(
     folder: Path,
     config: AssistantConfig,
-    dtype: mx.Dtype,
+    dtype: mx.Dtype = mx.float32,
     bits: int | None = None,
     group_size: int = 64,
 ) -> AssistantModel:
-    """Load, cast to `dtype` and, with `bits`, quantise the matrices; all evaluated.
+    """Build for the tensors of a folder, cast to `dtype` and, with `bits`, with its matrices
+    quantised. Lazy: `ready` reads.
 
     Raises: CheckpointError.
     """

@@ -8,6 +8,7 @@ import mlx.core as mx
 from mlx.nn.layers.base import Module
 from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.quantized import quantize
+from mlx.utils import tree_flatten
 
 from llm_specdec.engine.hardware import skinny_matmul
 from llm_specdec.engine.mlx_lm_parts import utils
@@ -36,7 +37,7 @@ def draft_tokens(weights: Weights, rows: int, vocab_size: int) -> mx.array | Non
     if "d2t" not in weights:
         if rows < vocab_size:
             raise CheckpointError(
-                f"its output matrix has {rows} rows of a vocabulary of {vocab_size}, and "
+                f"the drafter's output matrix has {rows} rows of a vocabulary of {vocab_size}, and "
                 "no d2t says for which tokens"
             )
         return None
@@ -75,7 +76,7 @@ def fill(
     packs: Packs = is_matrix,
 ) -> None:
     """Put `weights`, named as in the module, into it: cast to `dtype` and, with `bits`, what
-    `packs` chooses quantised; all evaluated. What is stored quantised stays as it is.
+    `packs` chooses quantised. What is stored quantised stays as it is. Lazy: `ready` reads.
 
     Raises: CheckpointError where names or shapes do not fit, or `bits` come on top of others.
     """
@@ -93,9 +94,10 @@ def fill(
 
     try:
         quantize(module, class_predicate=stored_form)
-        module.load_weights(list(_cast(weights, dtype).items()))
     except (ValueError, KeyError) as error:
         raise CheckpointError(f"{folder}: {one_line(error)}") from error
+    _check_names(module, weights, folder)
+    module.load_weights(list(_cast(weights, dtype).items()))
     if bits:
         quantize(
             module,
@@ -105,9 +107,35 @@ def fill(
                 packs(name, part) and part.weight.shape[-1] % group_size == 0
             ),
         )
+
+
+def ready(module: Module) -> None:
+    """Read the weights, and store them as a run is fastest with them."""
     module.eval()
     skinny_matmul.rearrange(module)
     evaluate(module)
+
+
+def _check_names(module: Module, weights: Weights, folder: Path) -> None:
+    """Every tensor that the architecture has, and no other one."""
+    wanted: Weights = dict(tree_flatten(module.parameters()))
+    why = "damaged, or of an architecture unknown here: fetch it again, or take another drafter"
+    for names, what in ((wanted.keys() - weights.keys(), "lacks"),
+                        (weights.keys() - wanted.keys(), "holds")):  # fmt: skip
+        if names:
+            first = min(names)
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise CheckpointError(f"{folder} {what} {first.removeprefix('model.')}{more}: {why}")
+    for name, value in wanted.items():
+        if (shape := weights[name].shape) != value.shape:
+            raise CheckpointError(
+                f"{folder}: {name.removeprefix('model.')} is {_sizes(shape)}, and "
+                f"{_sizes(value.shape)} by the configuration: {why}"
+            )
+
+
+def _sizes(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) or "one value"
 
 
 def _cast(weights: Weights, dtype: mx.Dtype) -> Weights:

@@ -54,9 +54,9 @@ class DFlash(Kind):
         return config.needs(contents)
 
     def check(self, folder: Path) -> None:
-        from llm_specdec.drafters.dflash import config
+        from llm_specdec.drafters.dflash import config, weights
 
-        config.read(folder)
+        weights.load(folder, config.read(folder))
 
     # Which target it fits
 

@@ -74,10 +74,10 @@ def needs(contents: CheckpointFiles) -> TargetNeeds:
 def _fused(contents: CheckpointFiles) -> int | None:
     weight, scales = contents.tensors["fc.weight"], contents.tensors.get("fc.scales")
     if scales is None:
-        return weight.shape[-1] if weight.shape else None
+        return weight.columns or None
     fc = {"fc.weight": weight, "fc.scales": scales}
     found = weights.quantisation(contents.config, fc)
-    return scales.shape[-1] * found.group_size if found else None
+    return scales.columns * found.group_size if found else None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import mlx.core as mx
 
 from llm_specdec.drafters.common.lender import Lender
 from llm_specdec.drafters.common.shortlist import NEVER, Shortlist
+from llm_specdec.drafters.common.stored import ready
 from llm_specdec.drafters.dflash.config import DFlashConfig, read
 from llm_specdec.drafters.dflash.model import ContextCache, best
 from llm_specdec.drafters.dflash.weights import Checkpoint
@@ -33,6 +34,7 @@ def load(
     config = read(folder)
     dtype = embedded_by(target, folder, config.hidden_size)
     checkpoint = load_weights(folder, config, dtype, bits, group_size)
+    ready(checkpoint)
     return DFlashDrafter(config, checkpoint, target, dtype, shortlist)
 
 

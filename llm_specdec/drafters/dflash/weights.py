@@ -59,13 +59,13 @@ class Checkpoint(Module):
 def load(
     folder: Path,
     config: DFlashConfig,
-    dtype: mx.Dtype,
+    dtype: mx.Dtype = mx.float32,
     bits: int | None = None,
     group_size: int = 64,
     make: Callable[[Weights], BlockModel] | None = None,
 ) -> Checkpoint:
-    """Load, cast to `dtype` and, with `bits`, quantise the matrices; all evaluated. make: builds
-    the model for the weights; without it, DFlash's.
+    """Build for the tensors of a folder, cast to `dtype` and, with `bits`, with its matrices
+    quantised. Lazy: `ready` reads. make: builds the model; without it, DFlash's.
 
     Raises: CheckpointError.
     """

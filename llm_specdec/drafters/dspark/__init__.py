@@ -35,9 +35,9 @@ class DSpark(DFlash):
         return config.needs(contents)
 
     def check(self, folder: Path) -> None:
-        from llm_specdec.drafters.dspark import config
+        from llm_specdec.drafters.dspark import config, drafter
 
-        config.read(folder)
+        drafter.built(folder, config.read(folder))
 
     def load(self, weights: "Weights", target: "Target") -> "Drafter":
         from llm_specdec.drafters.dspark import drafter

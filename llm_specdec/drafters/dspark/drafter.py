@@ -7,14 +7,14 @@ from mlx.nn.layers.normalization import RMSNorm
 
 from llm_specdec.drafters.common.lender import Lender
 from llm_specdec.drafters.common.shortlist import NEVER
-from llm_specdec.drafters.common.stored import Weights
+from llm_specdec.drafters.common.stored import Weights, ready
 from llm_specdec.drafters.dflash.drafter import DFlashDrafter, embedded_by
 from llm_specdec.drafters.dflash.weights import Checkpoint
 from llm_specdec.drafters.dflash.weights import load as load_weights
 from llm_specdec.drafters.dspark.config import DSparkConfig, read
 from llm_specdec.drafters.dspark.model import DSparkModel
 from llm_specdec.engine.drafter import Draw, Proposal
-from llm_specdec.engine.taps import evaluate, modules_of
+from llm_specdec.engine.taps import modules_of
 
 # Draft tokens that are kept less often than this are not worth checking.
 LEAST = 0.2
@@ -34,18 +34,29 @@ def load(
     """
     config = read(folder)
     dtype = embedded_by(target, folder, config.block.hidden_size)
+    checkpoint = built(folder, config, dtype, bits, group_size)
+    if config.gains_less_one:
+        for module in modules_of(checkpoint.model):
+            if isinstance(module, RMSNorm):
+                module.weight = module.weight + 1
+    ready(checkpoint)
+    return DSparkDrafter(config, checkpoint, target, dtype, shortlist)
+
+
+def built(
+    folder: Path,
+    config: DSparkConfig,
+    dtype: mx.Dtype = mx.float32,
+    bits: int | None = None,
+    group_size: int = 64,
+) -> Checkpoint:
+    """As the files have it, lazily. Raises CheckpointError."""
 
     def made(weights: Weights) -> DSparkModel:
         rows = weights["model.markov_head.markov_w2.weight"].shape[0]
         return DSparkModel(config, rows, "model.confidence_head.proj.weight" in weights)
 
-    checkpoint = load_weights(folder, config.block, dtype, bits, group_size, made)
-    if config.gains_less_one:
-        for module in modules_of(checkpoint.model):
-            if isinstance(module, RMSNorm):
-                module.weight = module.weight + 1
-        evaluate(checkpoint.model)
-    return DSparkDrafter(config, checkpoint, target, dtype, shortlist)
+    return load_weights(folder, config.block, dtype, bits, group_size, made)
 
 
 class DSparkDrafter(DFlashDrafter):

@@ -10,6 +10,7 @@ calibration   which layers' states are meant
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,11 @@ class Eagle3(Trained["Eagle3Config"]):
         from llm_specdec.drafters.eagle3 import config
 
         return config.read(contents)
+
+    def build(self, folder: Path, config: "Eagle3Config") -> None:
+        from llm_specdec.drafters.eagle3 import weights
+
+        weights.load(folder, config)
 
     def differences(self, target: "Anatomy", config: "Eagle3Config") -> list[str]:
         from llm_specdec.drafters.eagle3 import fit

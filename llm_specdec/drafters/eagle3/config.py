@@ -213,7 +213,7 @@ class _Reader(Fields):
     def _head_rows(self) -> int:
         name = self._stored.get("lm_head.weight")
         said = self.get("draft_vocab_size")
-        rows = self._contents.tensors[name].shape[0] if name else 0
+        rows = self._contents.tensors[name].rows if name else 0
         if rows and said not in (None, rows):
             self.fail(f"draft_vocab_size is {said}, and the output matrix has {rows} rows")
         if not rows and said not in (None, self.whole("vocab_size")):

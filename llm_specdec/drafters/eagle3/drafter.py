@@ -9,6 +9,7 @@ from llm_specdec.checkpoint import contents_of
 from llm_specdec.drafters.common.lender import Lender
 from llm_specdec.drafters.common.recurrent import RecurrentDrafter
 from llm_specdec.drafters.common.shortlist import NEVER
+from llm_specdec.drafters.common.stored import ready
 from llm_specdec.drafters.eagle3.config import Eagle3Config, read
 from llm_specdec.drafters.eagle3.fit import needs_same_width
 from llm_specdec.drafters.eagle3.weights import Checkpoint
@@ -44,6 +45,7 @@ def load(
     if not readings or (reads and reads not in readings):
         raise PairingError(f"{folder} reads layers that a target of {layers} layers does not have")
     checkpoint = load_weights(folder, config, embedded.dtype, bits, group_size)
+    ready(checkpoint)
     return Eagle3Drafter(config, checkpoint, target, layers, reads or readings[0])
 
 

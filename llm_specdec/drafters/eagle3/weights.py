@@ -42,11 +42,12 @@ class Checkpoint(Module):
 def load(
     folder: Path,
     config: Eagle3Config,
-    dtype: mx.Dtype,
+    dtype: mx.Dtype = mx.float32,
     bits: int | None = None,
     group_size: int = 64,
 ) -> Checkpoint:
-    """Load, cast to `dtype` and, with `bits`, quantise the matrices; all evaluated.
+    """Build for the tensors of a folder, cast to `dtype` and, with `bits`, with its matrices
+    quantised. Lazy: `ready` reads.
 
     Raises: CheckpointError.
     """

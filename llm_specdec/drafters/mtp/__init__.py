@@ -123,7 +123,7 @@ class PredictionHeadKind(Kind):
         if "projection.scales" not in stored:
             return None
         # It has two hidden states for columns, whatever they are packed in.
-        return 32 * stored["projection.weight"].shape[-1] // (2 * head.hidden_size)
+        return 32 * stored["projection.weight"].columns // (2 * head.hidden_size)
 
     def cache_bytes(self, target: "Anatomy", drafter: "Anatomy | None", tokens: int) -> int:
         from llm_specdec.checkpoint.caches import stepped

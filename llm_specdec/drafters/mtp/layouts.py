@@ -311,5 +311,5 @@ def _stored(
         sum(tensors[name].nbytes for name in held),
         (),
         tuple(need for need in needed if need not in here),
-        next((tensors[name].shape[0] for name in held if name.endswith(_HIDDEN_NORM)), None),
+        next((tensors[name].rows for name in held if name.endswith(_HIDDEN_NORM)), None),
     )
