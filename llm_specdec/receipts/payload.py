@@ -95,7 +95,7 @@ def payload(run: Result) -> dict[str, Any]:
                 "prompt": told["prompt_tokens"],
                 "cached": told["cached_tokens"],
                 "completion": completion,
-                "reasoning": run.reasoning_tokens,
+                "reasoning": told["reasoning_tokens"],
             },
             "draft": {
                 "rounds": rounds,
@@ -166,7 +166,8 @@ def longest_repeated_6gram(token_ids: Sequence[int]) -> int:
 
 
 COUNTS = (
-    "prompt_tokens", "cached_tokens", "completion_tokens", "rounds", "drafted", "accepted",
+    "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens",
+    "rounds", "drafted", "accepted",
 )  # fmt: skip
 
 
