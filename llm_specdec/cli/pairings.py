@@ -251,6 +251,7 @@ def enable_command(name: str, override: str | None, as_json: bool) -> None:
       llm specdec enable qwen
       llm specdec enable qwen --override 'my answers are long'
     """
+    registry.load().pairing(name).check_local("start drafting from here")
     with registry.change(name) as pairing:
         was_enabled, reason = pairing.get("enabled", True), pairing.get("disabled_reason", "")
         if reason.startswith(BROKEN):

@@ -96,7 +96,13 @@ def test_list_and_show_have_the_server(server):
 
 
 @pytest.mark.parametrize(
-    "command", [("show", "big", "--costs"), ("disable", "big"), ("move", "big", "--target", "x")]
+    "command",
+    [
+        ("show", "big", "--costs"),
+        ("disable", "big"),
+        ("enable", "big"),
+        ("move", "big", "--target", "x"),
+    ],
 )
 def test_what_needs_files_here_says_so(server, command):
     specdec("add", "big", "--served", server.url)
