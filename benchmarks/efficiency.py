@@ -9,15 +9,21 @@ the last come the cost of a draft and of a verify pass of that width, in plain s
     ideal speed-up = (1 + accepted per round) ÷ (cost of a verify pass + cost of a draft)
 
 and efficiency = measured ÷ ideal. What is missing to 1 is rollback, bookkeeping and waiting.
+No drafter of the kinds eagle3, dspark and assistant was trained for a model at hand: there random
+ones are told what is right, three, one, two and none of a draft in turn (`benchmarks.coached`).
 """
 
 import argparse
 import statistics
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from benchmarks.harness import Timed, interleaved, ours, prompts, rate, rendered, smol
+from benchmarks import coached
+from benchmarks.harness import Timed, interleaved, ours, prompts, rate, rendered, smol, timed
+from fixtures.zoo import Coached
 from llm_specdec.backends import Result
 from llm_specdec.engine.phases import PhaseTimer
 from llm_specdec.engine.session import Session
@@ -51,10 +57,13 @@ def measured(
     """sessions: the plain one, one that drafts, and one that drafts with every round split."""
     plain, drafting, split_up = sessions
     engines = {
-        "none": ours(plain),
-        "drafting": ours(drafting, k),
-        "synchronised": ours(split_up, k, timer=Synchronised),
+        "none": ours(plain, ignore_eos=True),
+        "drafting": ours(drafting, k, ignore_eos=True),
+        "synchronised": ours(split_up, k, timer=Synchronised, ignore_eos=True),
     }
+    if isinstance(drafting.drafter, Coached) and isinstance(split_up.drafter, Coached):
+        text = [*ids, *timed(engines["none"], ids, max_tokens).tokens]
+        drafting.drafter.text = split_up.drafter.text = text
     found = interleaved(engines, ids, max_tokens, runs)
     step = 1 / rate(found["none"])
     split = [_split(run) for run in found["synchronised"]]
@@ -89,15 +98,26 @@ def mean(rows: Sequence[Row]) -> Row:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=["dflash", "mtp", "model"])
+    parser.add_argument("kind", choices=["dflash", "mtp", "model", *coached.WRITERS])
     parser.add_argument("--draft-tokens", type=int, nargs="+", default=[2, 3, 4])
     parser.add_argument("--classes", nargs="+", default=["explain", "code", "prose"])
     parser.add_argument("--prompts", type=int, default=2, help="prompts of each class")
     parser.add_argument("--max-tokens", type=int, default=96)
     parser.add_argument("--runs", type=int, default=3)
     args = parser.parse_args()
-    folder = FOLDERS.get(args.kind, "smollm2")
-    sessions = [smol("none", folder), smol(args.kind, folder), smol(args.kind, folder)]
+    with tempfile.TemporaryDirectory() as place:
+        report(three_sessions(args.kind, Path(place)), args)
+
+
+def three_sessions(kind: str, place: Path) -> list[Session]:
+    """The plain one and two that draft."""
+    if kind in coached.WRITERS:
+        return coached.three_sessions(kind, place)
+    folder = FOLDERS.get(kind, "smollm2")
+    return [smol("none", folder), smol(kind, folder), smol(kind, folder)]
+
+
+def report(sessions: Sequence[Session], args: argparse.Namespace) -> None:
     print(time.strftime("%Y-%m-%d"), args.kind, "costs in plain steps")
     print("class      k  accepted  verify  draft  ideal  measured  efficiency  text")
     for kind in args.classes:
