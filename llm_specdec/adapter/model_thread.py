@@ -48,7 +48,7 @@ class Job:
     put: Callable[[Any], None]
     keeps: bool = False
     afterwards: Callable[[], None] = lambda: None
-    finished: bool = False  # the reader has all items
+    finished: bool = False  # the reader has all items, or is given the last
     _cancelled: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -56,7 +56,9 @@ class Job:
         return self._cancelled.is_set()
 
     def cancel(self) -> None:
-        self._cancelled.set()
+        """What comes after the last item goes on."""
+        if not self.finished:
+            self._cancelled.set()
 
     def run(self) -> None:
         error: BaseException | None = None
@@ -67,9 +69,9 @@ class Job:
                         self.put(item)
         except BaseException as raised:  # it belongs to the reader
             error = raised
+        self.finished = True
         with contextlib.suppress(RuntimeError):  # the reader's event loop is closed
             self.put(Done(error))
-        self.finished = True
         with contextlib.suppress(Exception):  # nobody is there to be told
             self.afterwards()
 

@@ -1,10 +1,11 @@
 """What a round costs on this machine: verify by width, draft by length, at a few contexts.
 
-Measured once per device, mlx version, target, drafter and precision, and kept by the caller;
+Measured for each device, mlx version, target, drafter and precision, and kept by the caller;
 `Auto` reads only the stored figures, so a run never depends on the clock.
 """
 
 import itertools
+import statistics
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
@@ -30,11 +31,23 @@ class Costs:
 
     def round(self, source: str, length: int, context: int) -> float:
         """Seconds of a round of `length` draft tokens after `context` tokens."""
-        return self._at(self.verify, length + 1, context) + self.drafting(source, length, context)
+        return self.verifying(length + 1, context) + self.drafting(source, length, context)
+
+    def verifying(self, width: int, context: int) -> float:
+        return self._at(self.verify, width, context)
 
     def drafting(self, source: str, length: int, context: int) -> float:
         curves = self.draft.get(source)
         return self._at(curves, length, context) if curves and length else 0.0
+
+    def rounds(self) -> dict[tuple[int, int], float]:
+        """Seconds of a round by context and draft tokens, for every pass that was measured."""
+        source = next(iter(self.draft), "")
+        return {
+            (context, width - 1): self.round(source, width - 1, context)
+            for context, curve in zip(self.contexts, self.verify, strict=True)
+            for width in curve
+        }
 
     def _at(self, curves: tuple[Curve, ...], x: int, context: int) -> float:
         """Linear in context between and beyond those measured, and never falling with it."""
@@ -64,6 +77,32 @@ class Costs:
             curves(stored["verify"]),
             {source: curves(several) for source, several in stored["draft"].items()},
         )
+
+
+def middle(takes: Sequence[Costs]) -> Costs:
+    """Of several measurements the middle one, of two the lesser, point by point: what disturbed
+    one of them is left out. Those with other contexts than the last do not count."""
+    last = takes[-1]
+    alike = [take for take in takes if take.contexts == last.contexts]
+
+    def curves(several: Sequence[tuple[Curve, ...]]) -> tuple[Curve, ...]:
+        return tuple(
+            {x: statistics.median_low(curve[x] for curve in taken) for x in taken[-1]}
+            for taken in zip(*several, strict=True)
+        )
+
+    return Costs(
+        last.contexts,
+        curves([take.verify for take in alike]),
+        {source: curves([take.draft[source] for take in alike]) for source in last.draft},
+    )
+
+
+def spread(one: Mapping[Any, float], other: Mapping[Any, float]) -> float:
+    """How far two sets of times differ, the speed of the machine apart: the largest ratio of
+    two times over the least; 1 where they agree, or fewer than two can be compared."""
+    ratios = [one[x] / other[x] for x in one if x in other]
+    return max(ratios) / min(ratios) if ratios else 1.0
 
 
 def interpolated(curve: Curve, x: int) -> float:

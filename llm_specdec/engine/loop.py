@@ -117,7 +117,7 @@ class Run:
         tokens = self._commit(tokens, hidden)
         self.stats.count(draft.source, len(proposal), min(accepted, len(tokens)), len(tokens))
         self.timer.phase("commit")
-        self.timer.end_round(draft.length, synced)
+        self.timer.end_round(draft.length, synced, width=1 + len(proposal))
         return tokens
 
     def _plain(self) -> Iterator[list[int]]:
@@ -139,7 +139,7 @@ class Run:
             tokens = self._commit(tokens, hidden)
             self.stats.count("none", 0, 0, 1)
             self.timer.phase("commit")
-            self.timer.end_round(0, synced=True)
+            self.timer.end_round(0, synced=True, width=1)
             yield tokens
             self.timer.begin_round(0)
 

@@ -7,6 +7,7 @@ divided in the proportions of the synchronised rounds of the same length.
 """
 
 import contextlib
+import statistics
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ Seconds = dict[str, float]
 ROUND_PHASES = ("draft", "verify", "replay", "commit")
 SYNC_FIRST = 2
 SYNC_EVERY = 16
+ENOUGH = 2  # synchronised rounds whose passes were as wide, to say how long such a pass takes
 
 
 class PhaseTimer:
@@ -30,6 +32,7 @@ class PhaseTimer:
         self._split: dict[int, Seconds] = defaultdict(lambda: defaultdict(float))
         self._unsplit: dict[int, float] = defaultdict(float)
         self._rounds: Counter[int] = Counter()
+        self._passes: dict[int, list[float]] = defaultdict(list)
         self._current: Seconds = defaultdict(float)
         self.synced_rounds = 0
         self.load = 0.0
@@ -65,9 +68,11 @@ class PhaseTimer:
         """Book the time since the last mark to a phase of the current round."""
         self._current[name] += self._lap()
 
-    def end_round(self, length: int, synced: bool) -> None:
+    def end_round(self, length: int, synced: bool, width: int) -> None:
+        """width: tokens that the verify pass read."""
         if synced:
             self.synced_rounds += 1
+            self._passes[width].append(self._current["verify"] + self._current["replay"])
             for name, seconds in self._current.items():
                 self._split[length][name] += seconds
         else:
@@ -75,6 +80,16 @@ class PhaseTimer:
 
     def finish(self) -> None:
         self._end = self._clock()
+
+    @property
+    def passes(self) -> dict[int, float]:
+        """Seconds of a verify pass and the rollback after it by width, medians, where enough were
+        synchronised."""
+        return {
+            width: statistics.median_low(seconds)
+            for width, seconds in self._passes.items()
+            if len(seconds) >= ENOUGH
+        }
 
     @property
     def wall(self) -> float:

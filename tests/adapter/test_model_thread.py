@@ -143,6 +143,27 @@ def test_the_end_of_the_process_does_not_wait_for_a_stuck_round():
     assert (run.returncode, run.stdout, run.stderr) == (130, "read\n", "")
 
 
+AFTERWARDS = """
+import time
+from llm_specdec.adapter.model_thread import Reading
+def work(job):
+    yield 0
+    def finish():
+        time.sleep(0.5)
+        print("cancelled" if job.cancelled else "done", flush=True)
+    job.afterwards = finish
+print(list(Reading(work).items()), flush=True)
+"""
+
+
+def test_the_end_of_the_process_waits_for_what_comes_after_an_answer():
+    """Both the reader and the end used to cancel it, and no command ever measured costs."""
+    run = subprocess.run(
+        [sys.executable, "-c", AFTERWARDS], capture_output=True, text=True, timeout=20
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (0, "[0]\ndone\n", "")
+
+
 FORKED = """
 import os
 from llm_specdec.adapter.model_thread import Reading

@@ -31,7 +31,7 @@ def measured(monkeypatch):
         asked.append(anew)
         return MEASURED
 
-    monkeypatch.setattr(costs, "stored", lambda session, kv_bits: found(False))
+    monkeypatch.setattr(costs, "stored", lambda session, kv_bits, first: found(False))
     monkeypatch.setattr(costs, "measured", lambda *args, **options: found(True))
     monkeypatch.setattr(local, "admit", lambda plan, tokens: None)
     monkeypatch.setattr(local, "load", load)

@@ -18,7 +18,7 @@ def run_round(timer, clock, length, draft, verify, commit=0.0):
     for name, seconds in (("draft", draft), ("verify", verify), ("commit", commit)):
         clock.now += seconds
         timer.phase(name)
-    timer.end_round(length, synced)
+    timer.end_round(length, synced, width=length + 1)
     return synced
 
 
@@ -70,6 +70,16 @@ def test_one_round_in_n_is_synchronised_later_on():
     timer = PhaseTimer(clock)
     synced = [run_round(timer, clock, 2, 0.1, 0.1) for _ in range(3 * SYNC_EVERY)]
     assert sum(synced[SYNC_FIRST:]) == 2
+
+
+def test_a_pass_takes_the_middle_time_of_the_synchronised_rounds_of_its_width():
+    clock = Clock()
+    timer = PhaseTimer(clock)
+    for n in range(2 * SYNC_EVERY + 1):
+        seconds = {0: 9.0, 1: 0.3, SYNC_EVERY: 0.1}.get(n, 0.2)  # 9 s: a slow spell
+        run_round(timer, clock, 2, draft=5.0, verify=seconds, commit=7.0)
+    run_round(timer, clock, 4, draft=0.1, verify=0.1)
+    assert {width: round(s, 9) for width, s in timer.passes.items()} == {3: 0.2}
 
 
 def test_a_run_without_a_token_has_no_ttft():

@@ -1,6 +1,6 @@
 """What a run needs in memory. Generators yield what the user is told meanwhile."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from llm_specdec.prefix_cache import process
 from llm_specdec.prefix_cache.lookup import PrefixCache
 
 SLACK = 1.5  # seconds after an answer, in which measuring goes on with a further part
-MEASURING = Notice("progress", "measuring what drafts cost on this machine, once")
+MEASURING = Notice("progress", "measuring what drafts cost on this machine")
 
 
 @dataclass(frozen=True)
@@ -77,24 +77,35 @@ def round_costs(
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Generator[Notice, None, Costs | None]:
     """What rounds cost here, as far as the plan asks for it. anew: measured in any case; waits:
-    measured now where the plan would do it after an answer."""
+    measured now where the plan would do it after an answer. With a seed of the user's own what
+    was measured first counts: its text must not depend on what was measured since."""
     if plan.costs == "none":
         return None
     kv_bits = plan.settings["kv_bits"]
-    stored = None if anew else costs.stored(session, kv_bits)
-    now = anew or plan.costs == "measured" or (waits and plan.costs == "afterwards")
+    seeded = plan.costs == "measured"
+    stored = None if anew else costs.stored(session, kv_bits, first=seeded)
+    now = anew or seeded or (waits and plan.costs == "afterwards")
     if stored or not now:
         return stored
     yield MEASURING
     return costs.measured(session, kv_bits, anew=anew, cancelled=cancelled)
 
 
-def measure_on(
-    plan: Plan, session: Session, cancelled: Callable[[], bool]
+def refine_costs(
+    plan: Plan,
+    loaded: Loaded,
+    passes: Mapping[int, float],
+    context: int,
+    cancelled: Callable[[], bool],
 ) -> Generator[Notice, None, None]:
-    """After an answer whose costs were not known: measure some of them, for the next one."""
-    yield MEASURING
-    costs.measured(session, plan.settings["kv_bits"], seconds=SLACK, cancelled=cancelled)
+    """After an answer whose passes, by width, took so long: see whether its costs were right,
+    and measure some of those that are wanting, for the next one."""
+    session, kv_bits = loaded.session, plan.settings["kv_bits"]
+    if loaded.costs:
+        costs.observe(session, loaded.costs, passes, context, kv_bits)
+    if costs.wanting(session, kv_bits):
+        yield MEASURING
+        costs.measured(session, kv_bits, seconds=SLACK, cancelled=cancelled)
 
 
 def prefix_cache(plan: Plan, session: Session, warn: Callable[[str], None]) -> PrefixCache | None:

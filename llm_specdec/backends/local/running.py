@@ -51,10 +51,14 @@ def execute(
             session.token_table  # noqa: B018  read here, while loading is timed
         costs = yield from loading.round_costs(plan, session, cancelled=cancelled)
         loaded = Loaded(session, costs, loading.prefix_cache(plan, session, warnings.append))
-    yield from _run(loaded, plan, request, prepared, timer, cancelled)
+    ended = yield from _run(loaded, plan, request, prepared, timer, cancelled)
     yield from (Notice("warning", text) for text in warnings)
-    if plan.costs == "afterwards" and costs is None and not cancelled():
-        yield from loading.measure_on(plan, session, cancelled)
+    if plan.costs == "afterwards" and not cancelled():
+        # Where a constraint held, passes had to wait for masks.
+        free = prepared.grammar is None and plan.settings["thinking_budget"] is None
+        context = len(prepared.tokens) + len(ended.stats.completion) // 2
+        passes = timer.passes if free else {}
+        yield from loading.refine_costs(plan, loaded, passes, context, cancelled)
     tokenizers.keep(Path(plan.target))
 
 
@@ -75,7 +79,7 @@ def _run(
     prepared: Prepared,
     timer: PhaseTimer,
     cancelled: Callable[[], bool],
-) -> Iterator[Event]:
+) -> Generator[Event, None, Outcome]:
     session = loaded.session
     answer = _answer(session, plan, request, prepared)
     schema = _schema(session, prepared)
@@ -110,6 +114,7 @@ def _run(
     kept_to = outcome.kept_to(schema, answer.stopped_by) if schema else None
     yield outcome.result(plan, prepared, ended, timer, answer.reasoning, kept_to)
     _keep(loaded, plan, ended)
+    return ended
 
 
 def _answer(session: Session, plan: Plan, request: Request, prepared: Prepared) -> Answer:
