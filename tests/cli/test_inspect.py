@@ -103,6 +103,13 @@ def test_of_a_drafter_no_more_is_said_than_concerns_it(name, tmp_path):
     assert json.loads(specdec("inspect", pair.drafter, "--json").stdout)["problems"]
 
 
+def test_of_a_drafter_that_nothing_runs_it_says_what_to_take(tmp_path):
+    shapes = {"mask_hidden": ("F16", (1, 1, 192)), "fc.weight": ("F16", (64, 192))}
+    done = specdec("inspect", write_model(tmp_path, shapes=shapes))
+    assert done.exit_code == 0 and "kind          a P-EAGLE drafter" in done.stdout
+    assert "use           none, nothing here can run it: take an EAGLE-3 drafter" in done.stdout
+
+
 def test_the_target_that_a_drafter_names_is_told(tmp_path):
     pair = every_kind.write("eagle3 speculators", tmp_path)
     config = json.loads((pair.drafter / "config.json").read_text())
