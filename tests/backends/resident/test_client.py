@@ -153,9 +153,10 @@ def test_what_llm_does_not_log_is_not_kept(kept):
 
 
 def test_an_idle_worker_ends_by_itself_and_asking_for_it_does_not_keep_it(kept):
-    run_process("-m", "chain", "hi", "-o", "keep_alive", "2s")
+    run_process("-m", "chain", "hi", "-o", "keep_alive", "10m")
     pid = only_worker().status["pid"]
-    end = time.monotonic() + 20
+    run_process("-m", "chain", "hi", "-o", "keep_alive", "1s")
+    end = time.monotonic() + 60
     while control.workers() and time.monotonic() < end:
         time.sleep(0.1)
     assert control.workers() == [] and control._is_gone(pid, 5)
