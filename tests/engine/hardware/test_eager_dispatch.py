@@ -29,6 +29,11 @@ def passes(model, args):
     return found
 
 
+def on(monkeypatch, kind):
+    """A device of this kind, for those who ask which it is."""
+    monkeypatch.setattr(mx, "default_device", lambda: SimpleNamespace(type=kind))
+
+
 @pytest.mark.parametrize("family", [f for f in zoo.FAMILIES if f != "gemma3n"])
 def test_the_numbers_stay(family, any_size):
     model, args = zoo.build(family)
@@ -39,24 +44,38 @@ def test_the_numbers_stay(family, any_size):
     assert all(mx.array_equal(*pair) for pair in zip(found, expected, strict=True))
 
 
-def test_every_second_layer_is_asked_for_as_it_is_built(any_size, monkeypatch):
-    (ours, args), (theirs, _) = zoo.build("llama"), zoo.build("llama")
+@pytest.mark.parametrize(
+    ("kind", "launches"), [(mx.DeviceType.cpu, 9), (mx.DeviceType.gpu, 3)], ids=["cpu", "gpu"]
+)
+def test_every_few_layers_are_asked_for_as_they_are_built(any_size, monkeypatch, kind, launches):
+    (ours, args), (theirs, _) = [zoo.build("llama", num_hidden_layers=17) for _ in range(2)]
+    expected = passes(ours, args)
     asked: list[mx.array] = []
-    monkeypatch.setattr(mx, "async_eval", asked.append)
-    eager_dispatch.launch_layers(ours)
+    launch = mx.async_eval
+
+    def watched(states):
+        asked.append(states)
+        launch(states)
+
+    monkeypatch.setattr(mx, "async_eval", watched)
+    with monkeypatch.context() as patched:
+        on(patched, kind)
+        eager_dispatch.launch_layers(ours)
     passes(theirs, args)
     assert asked == []
-    ours(mx.array([[5, 6, 7]]))
-    assert [states.shape for states in asked] == [(1, 3, 64)] * -(-len(ours.layers) // 2)
+    found = passes(ours, args)
+    assert [states.shape for states in asked] == [(1, 4, 64)] * launches + [(1, 3, 64)] * launches
+    assert all(mx.array_equal(*pair) for pair in zip(found, expected, strict=True))
 
 
-@pytest.mark.parametrize("why", ["small layers", "gpu"])
-def test_where_it_does_not_pay_the_model_is_left_alone(why, monkeypatch):
+@pytest.mark.parametrize("why", ["small layers", "switched off"])
+@pytest.mark.parametrize("kind", [mx.DeviceType.cpu, mx.DeviceType.gpu], ids=["cpu", "gpu"])
+def test_where_it_does_not_pay_the_model_is_left_alone(why, kind, monkeypatch):
     model, _ = zoo.build("llama")
-    if why == "gpu":
+    on(monkeypatch, kind)
+    if why == "switched off":
         monkeypatch.setattr(eager_dispatch, "LEAST", 0)
-        gpu = SimpleNamespace(type=mx.DeviceType.gpu)
-        monkeypatch.setattr(mx, "default_device", lambda: gpu)
+        monkeypatch.setenv(eager_dispatch.VARIABLE, "off")
     eager_dispatch.launch_layers(model)
     assert all(type(layer) is class_of(layer) for layer in decoder_layers(model))
 
