@@ -65,7 +65,7 @@ from llm_specdec.pairings.registry import Pairing, Registry
 @click.option(
     "--calibrate/--no-calibrate",
     default=True,
-    help="Load the model to find out which hidden states its own head expects",
+    help="Load the model to find out which hidden states its drafter expects",
 )
 @click.option(
     "--served", metavar="URL", help="A server that runs the target, such as http://host:8000/v1"
@@ -115,10 +115,10 @@ def add_command(
     """Register a target and its drafter as the llm model NAME.
 
     Reads the headers of both checkpoints: the drafter must have the target's tokenizer and
-    fit its shapes. Weights are loaded only to try out a target's own prediction head, once
-    with the hidden states before the final norm and once with those after it. An external
-    drafter for a target that has its own head is refused; --force adds it disabled until
-    its gate passes (llm specdec bench NAME --gate 15).
+    fit its shapes. Weights are loaded only where drafters of a kind differ in what they read
+    of the target (prediction heads, EAGLE-3, assistants): each way is tried on two answers,
+    and the best is kept. An external drafter for a target that has its own head is refused;
+    --force adds it disabled until its gate passes (llm specdec bench NAME --gate 15).
 
     A finetune or merge often loses the head of its base. --head-from takes it from there.
 
