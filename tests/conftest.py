@@ -12,6 +12,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 import llm_specdec.engine  # noqa: F401  loads a fast BLAS before any test imports mlx
 from fixtures.build import build, default_folder
+from llm_specdec.backends.local import loading
 from tests.support.command_line import write_registry
 
 # A shell without job control starts its background jobs deaf to Ctrl-C, and nohup to the end of
@@ -45,6 +46,12 @@ def llm_user(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("LLM_USER_PATH", str(folder))
     monkeypatch.delenv("LLM_RAISE_ERRORS", raising=False)  # errors are worded as users see them
     return folder
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_measured_after_answers(monkeypatch):
+    """It would go on beside the tests that follow, in the user's own folder."""
+    monkeypatch.setattr(loading, "refine_costs", lambda *asked: iter(()))
 
 
 @pytest.fixture

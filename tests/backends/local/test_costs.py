@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from llm_specdec.backends import plan
-from llm_specdec.backends.local import costs, round_costs
+from llm_specdec.backends.local import costs, loading, round_costs
+from llm_specdec.backends.local.loading import refine_costs
 from llm_specdec.backends.notices import shown
 from llm_specdec.engine import costs as engine_costs
 from llm_specdec.engine import measure
@@ -267,6 +268,21 @@ def test_a_run_that_agrees_ends_the_count_of_those_that_do_not(simulated):
         answers(session, costs.PATIENCE - 1, accepted=0.0, slow=UNLIKE)
         answers(session, 1, accepted=0.0)
     assert len(session.parts) == 2 * PARTS
+
+
+def test_after_an_answer_what_is_wanting_is_measured_and_that_is_said(simulated, monkeypatch):
+    session = simulated()
+    monkeypatch.setattr(loading, "SLACK", -1)
+    pairing = Pairing("p", ".", drafter="lookup", kind="lookup")
+    planned = plan(pairing, None, resolve(pairing, None, options={}))
+
+    def said(passes):
+        ready = loading.Loaded(session, costs.stored(session))
+        return len(list(refine_costs(planned, ready, passes, 128, lambda: False)))
+
+    assert [said({}) for _ in range(5)] == [1] * 2 * PARTS + [0]
+    unlike = {1: 1.0, 2: 3.0}
+    assert [said(unlike) for _ in range(4)] == [0] * (costs.PATIENCE - 1) + [1, 1]
 
 
 def test_with_a_seed_what_was_measured_first_counts(simulated):

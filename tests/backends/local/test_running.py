@@ -79,6 +79,26 @@ def test_an_answer_is_started_then_pieces_then_one_result(planned):
     assert (last.finish_reason, last.reasoning_tokens) == ("stop", 2)
 
 
+@pytest.mark.parametrize(("options", "counted"), [({}, True), ({"thinking_budget": 9}, False)])
+def test_after_an_answer_its_passes_are_held_against_costs(planned, monkeypatch, options, counted):
+    """But for those that waited for masks."""
+    told = []
+
+    def refine(plan, loaded, passes, context, cancelled):
+        told.append((passes, context))
+        yield from ()
+
+    monkeypatch.setattr(loading, "refine_costs", refine)
+    ready = planned(max_tokens=100, draft_tokens="auto", **options)
+    ended = result(execute(ready, asked("loop")))
+    [(passes, context)] = told
+    assert context == ended.prompt_tokens + 50
+    drafted = {width for width, rounds in enumerate(ended.by_length, 1) if rounds >= 2}
+    assert set(passes) == (drafted if counted else set()) and len(drafted) > 1
+    list(execute(planned(max_tokens=10, draft_tokens="auto"), asked("loop")))
+    assert len(told) == 1  # a short answer asks for no costs
+
+
 def test_calls_are_numbered_on_from_those_of_the_conversation(planned):
     def call(earlier):
         request = asked("use", tools=[TOOL], earlier_calls=earlier)
