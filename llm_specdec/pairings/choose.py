@@ -34,16 +34,19 @@ class Choice:
 def choose(
     found: Registry, target: str, drafter: str, *, force: bool = False, lent: bool = False
 ) -> Choice:
-    """Check a target and a drafter, and settle what `auto` is.
+    """Check a target and a drafter, and settle what `auto` is. No weight is read.
 
     An explicit drafter is taken or refused, never replaced. lent: `drafter` names a folder or
     repository of which not the model drafts, but what it ships.
     Raises: HubError, CheckpointError, UnsupportedError, PairingError.
     """
+    from llm_specdec.drafters.common import language_model  # mlx is slow to import
+
     folder = hub.locate(target)
     anatomy = read(folder)
     if problems := fit.target_problems(anatomy):
         raise UnsupportedError(problems[0])
+    language_model.check(folder)  # refuse now what would be refused at the first prompt
     name = as_stored(target)
     choice = Choice(
         name,
@@ -128,7 +131,7 @@ def _external(
         raise PairingError(
             f"{anatomy.folder.name} does not fit {target.folder.name}: {differences[0]}"
         )
-    kind.check(folder)  # refuse now what would be refused at the first prompt
+    kind.check(folder)
     return replace(
         choice,
         drafter=as_stored(drafter),

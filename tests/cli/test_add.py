@@ -46,7 +46,7 @@ def test_a_pairing_is_registered_with_its_lane(models):
         ({"rms_norm_eps": None}, "TypeError"),
     ],
 )
-def test_a_drafter_that_no_run_could_use_is_refused(tmp_path, changes, why):
+def test_a_model_that_no_run_could_use_is_refused(tmp_path, changes, why):
     """Gemma 3 with fewer layers than its pattern fails in every pass, others while loading."""
     zoo.write("llama", tmp_path / "target")
     zoo.write("gemma3", tmp_path / "drafter", num_hidden_layers=2)
@@ -55,6 +55,9 @@ def test_a_drafter_that_no_run_could_use_is_refused(tmp_path, changes, why):
     config = json.loads((tmp_path / "drafter" / "config.json").read_text())
     (tmp_path / "drafter" / "config.json").write_text(json.dumps(config | changes))
     refused(specdec("add", "p", *arguments), "mlx-lm cannot load", why)
+    target = ("--target", tmp_path / "drafter", "--drafter", "lookup")
+    refused(specdec("add", "p", *target), "mlx-lm cannot load", why)
+    assert list(registry.load().pairings) == ["q"]
 
 
 @pytest.mark.parametrize("drafter", ["lookup", "auto", "small"])
