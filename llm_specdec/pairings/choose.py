@@ -9,7 +9,7 @@ from llm_specdec.drafters import fit
 from llm_specdec.drafters.published import drafters_for
 from llm_specdec.drafters.recognise import read
 from llm_specdec.drafters.table import KINDS, words
-from llm_specdec.errors import PairingError, SpecdecError, UnsupportedError
+from llm_specdec.errors import CheckpointError, PairingError, SpecdecError, UnsupportedError
 from llm_specdec.pairings.registry import GATE_FIRST, Pairing, Registry
 
 
@@ -40,13 +40,10 @@ def choose(
     repository of which not the model drafts, but what it ships.
     Raises: HubError, CheckpointError, UnsupportedError, PairingError.
     """
-    from llm_specdec.drafters.common import language_model  # mlx is slow to import
-
     folder = hub.locate(target)
     anatomy = read(folder)
     if problems := fit.target_problems(anatomy):
         raise UnsupportedError(problems[0])
-    language_model.check(folder)  # refuse now what would be refused at the first prompt
     name = as_stored(target)
     choice = Choice(
         name,
@@ -54,7 +51,7 @@ def choose(
         drafter,
         "as asked",
         {"target": fingerprint(folder)},
-        warnings=[*anatomy.vocabulary.warnings],
+        warnings=[*anatomy.vocabulary.warnings, *_refusals(folder)],
     )
     if lent:
         return _external(choice, anatomy, drafter, force, lent)
@@ -63,6 +60,17 @@ def choose(
     if drafter in words():
         return _of_target(choice, anatomy)
     return _external(choice, anatomy, drafter, force)
+
+
+def _refusals(target: Path) -> list[str]:
+    """Why no prompt would run. Another version of mlx-lm may load what this one does not."""
+    from llm_specdec.drafters.common import language_model  # mlx is slow to import
+
+    try:
+        language_model.check(target)
+    except (CheckpointError, UnsupportedError) as error:
+        return [f"every prompt will fail: {error}"]
+    return []
 
 
 def as_stored(path_or_repo: str) -> str:
@@ -131,7 +139,7 @@ def _external(
         raise PairingError(
             f"{anatomy.folder.name} does not fit {target.folder.name}: {differences[0]}"
         )
-    kind.check(folder)
+    kind.check(folder)  # refuse now what would be refused at the first prompt
     return replace(
         choice,
         drafter=as_stored(drafter),
