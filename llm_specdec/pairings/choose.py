@@ -51,7 +51,7 @@ def choose(
         drafter,
         "as asked",
         {"target": fingerprint(folder)},
-        warnings=[*anatomy.vocabulary.warnings, *_refusals(folder)],
+        warnings=[*_refusals(folder), *anatomy.vocabulary.warnings],
     )
     if lent:
         return _external(choice, anatomy, drafter, force, lent)
@@ -148,5 +148,5 @@ def _external(
         fingerprints={**choice.fingerprints, "drafter": fingerprint(folder)},
         disabled_reason=GATE_FIRST if objection else "",
         stored_bits=kind.stored_bits(target, anatomy),
-        warnings=fit.warnings(target, anatomy, lent),
+        warnings=list(dict.fromkeys([*choice.warnings, *fit.warnings(target, anatomy, lent)])),
     )

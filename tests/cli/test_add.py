@@ -55,11 +55,12 @@ def test_a_drafter_that_no_run_could_use_is_refused_and_a_target_warned_of(tmp_p
     config = json.loads((tmp_path / "drafter" / "config.json").read_text())
     (tmp_path / "drafter" / "config.json").write_text(json.dumps(config | changes))
     refused(specdec("add", "p", *arguments), "mlx-lm cannot load", why)
-    target = ("--target", tmp_path / "drafter", "--drafter", "lookup")
-    added = specdec("add", "p", *target)
-    assert added.exit_code == 0
-    assert "warning: every prompt will fail: mlx-lm cannot load" in added.stderr
-    assert why in added.stderr
+    for drafter in ("lookup", tmp_path / "target"):
+        target = ("--target", tmp_path / "drafter", "--drafter", drafter)
+        added = specdec("add", "p", *target, "--force")
+        assert added.exit_code == 0
+        assert "warning: every prompt will fail: mlx-lm cannot load" in added.stderr
+        assert why in added.stderr
 
 
 @pytest.mark.parametrize("drafter", ["lookup", "auto", "small"])
