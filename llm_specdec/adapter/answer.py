@@ -46,7 +46,9 @@ class Answer:
         self._model_id, self._pairing, self._profile = model_id, pairing, profile
         self._prompt, self._response = prompt, response
         self._log = log_database()
-        self._commanded = llm_command() is not None
+        command = llm_command()
+        self._commanded = command is not None
+        self._last = command is not None and command.info_name != "chat"
         # From Python a worker is used only where the prompt or the pairing asks for it.
         self._keep_alive = registry.load().keep_alive if self._commanded else "0"
         _warn(self._resolution, prompt)
@@ -75,13 +77,26 @@ class Answer:
                     case _:
                         waiting.close()
                         yield from as_llms(event, self._response)
-        job.afterwards = functools.partial(_finish, events)
+        job.afterwards = functools.partial(self._finish, events)
 
     def _progress(self) -> contextlib.AbstractContextManager[Callable[[str], None]]:
         """Nothing is shown on the terminal of a program that uses llm as a library."""
         if self._commanded:
             return progress(f"loading {self._model_id}")
         return contextlib.nullcontext(lambda text: None)
+
+    def _finish(self, events: Iterator[Event]) -> None:
+        """What a backend does once the reader has everything. A command that ends with this
+        answer shows what it still waits for; the terminal of a chat is the user's again."""
+        with contextlib.ExitStack() as waiting:
+
+            def tell(text: str) -> None:
+                if self._last:
+                    waiting.enter_context(progress(text))
+
+            for event in events:
+                if isinstance(event, Notice):
+                    show(event, tell)
 
     def _planned(self) -> Plan:
         return plan(
@@ -132,13 +147,6 @@ class Answer:
             # llm makes its tables when it logs its first answer, which comes after this.
             atexit.unregister(receipts.ensure_view)
             atexit.register(receipts.ensure_view, self._log)
-
-
-def _finish(events: Iterator[Event]) -> None:
-    """What a backend does once the reader has everything."""
-    for event in events:
-        if isinstance(event, Notice):
-            show(event)
 
 
 def _warn(resolution: settings.Resolution, prompt: llm.Prompt) -> None:
