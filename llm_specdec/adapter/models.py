@@ -19,6 +19,7 @@ from llm_specdec import settings
 from llm_specdec.adapter.answer import Answer
 from llm_specdec.adapter.interrupts import interruptible
 from llm_specdec.adapter.model_thread import Done, Reading, submit
+from llm_specdec.adapter.options import llm_command
 from llm_specdec.backends.served.engines import ENGINES
 from llm_specdec.errors import SpecdecError
 from llm_specdec.pairings.registry import Pairing
@@ -73,7 +74,8 @@ class SpecdecModel(_Specdec, llm.Model):
     ) -> Iterator[str | StreamEvent]:
         with _in_llms_terms():
             answer = self._answer(prompt, response)
-            yield from interruptible(Reading(answer.stream, alone=not self.pairing.served))
+            reading = Reading(answer.stream, alone=not self.pairing.served)
+            yield from _line_ended(interruptible(reading))
 
 
 class AsyncSpecdecModel(_Specdec, llm.AsyncModel):
@@ -103,6 +105,19 @@ class AsyncSpecdecModel(_Specdec, llm.AsyncModel):
 
 def _hand_over(loop: asyncio.AbstractEventLoop, inbox: asyncio.Queue[Any], item: object) -> None:
     loop.call_soon_threadsafe(inbox.put_nowait, item)
+
+
+def _line_ended(items: Iterator[StreamEvent]) -> Iterator[StreamEvent]:
+    """On llm's command line, what an answer breaks off with begins a line of its own."""
+    began = False
+    try:
+        for item in items:
+            began = True
+            yield item
+    except SpecdecError:
+        if began and llm_command() is not None:
+            yield StreamEvent("text", "\n")
+        raise
 
 
 class _Refused(llm.ModelError, click.ClickException):

@@ -1,5 +1,6 @@
 """Two served pairings behind a bench: prompts are texts, and so is what is compared."""
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,6 +33,7 @@ class Endpoints:
     def __init__(self, configs: Sequence[Configuration], max_tokens: int) -> None:
         self._max_tokens = max_tokens
         self._plans = {c.name: plan(c.pairing, c.profile, c.resolution) for c in configs}
+        self._mark = secrets.token_hex(2)  # an earlier bench asked the same
         named = (plan for plan in self._plans.values() if _served(plan).tokenizer)
         self._counting = next(named, None)
         self._written = dict.fromkeys(self._addresses(), 0)
@@ -53,7 +55,7 @@ class Endpoints:
         """Tokens of a timed prompt."""
         if not self._counting:
             return -(-len(text) // PIECE)
-        asked = Request(messages=messages(self._counting.settings, _marked("a", 0, text)))
+        asked = Request(messages=messages(self._counting.settings, self._marked("a", 0, text)))
         return tokenizers.prompt_tokens(self._counting, asked)
 
     def prompt(self, text: str) -> str:
@@ -66,7 +68,11 @@ class Endpoints:
 
     def timed(self, config: str, prompt: str, number: int, warm: bool) -> Result:
         letter = "ab"[[*self._plans].index(config)]
-        return self._run(self._plans[config], _marked(letter, number, prompt)).result
+        return self._run(self._plans[config], self._marked(letter, number, prompt)).result
+
+    def _marked(self, letter: str, number: int, prompt: str) -> str:
+        """With a first line that no other run has."""
+        return f"{letter}{number + 1} {self._mark}.\n\n{prompt}"
 
     def difference(self, prompt: str, one: Greedy, other: Greedy) -> TextDifference | None:
         a, b = one.said, other.said
@@ -126,11 +132,6 @@ def judged(verdict: Mapping[str, Any], servers: Sequence[Mapping[str, Any]]) -> 
     if doubts and verdict["status"] not in ("broken", "measured"):
         return {**found, "status": "undecided", "reasons": [*verdict["reasons"], *doubts]}
     return {**found, "reasons": [*verdict["reasons"], *doubts]}
-
-
-def _marked(letter: str, number: int, prompt: str) -> str:
-    """With a first line that no other run has."""
-    return f"{letter}{number + 1}.\n\n{prompt}"
 
 
 def _served(given: Plan) -> Served:

@@ -9,6 +9,7 @@ import pytest
 from fixtures.loopback import Answer, chunk, serving, stream
 from llm_specdec.backends.served import counters
 from llm_specdec.bench import machine
+from llm_specdec.bench.endpoints import Endpoints
 from tests.support import chains
 from tests.support.command_line import specdec, write_registry
 from tests.support.served import text
@@ -99,9 +100,12 @@ def test_no_timed_prompt_begins_as_another_does(bench, servers):
         for path, body, _ in server.asked
         if path.endswith("completions")
     ]
-    parity, timed = [p for p in prompts if "\n\n" not in p[:5]], [p[:3] for p in prompts]
+    parity = [prompt for prompt in prompts if "\n\n" not in prompt[:10]]
     assert len(parity) == 2 and parity[0] == parity[1]
-    assert {"a1.", "a2.", "b1.", "b2."} <= {*timed}
+    timed = [prompt.partition(".")[0].split(" ") for prompt in prompts if prompt not in parity]
+    assert {run for run, _ in timed} == {"a1", "a2", "b1", "b2"}
+    (mark,) = {mark for _, mark in timed}
+    assert Endpoints([], 8)._mark != mark  # nor as one of an earlier bench
 
 
 def test_without_a_tokenizer_the_length_of_a_prompt_is_about_that(bench):

@@ -249,6 +249,14 @@ def test_a_chat_goes_on(server):
     assert roles == ["user", "assistant", "user"]
 
 
+def test_what_an_answer_breaks_off_with_begins_a_line(server):
+    specdec("add", "big", "--served", server.url)
+    server.answers["/v1/chat/completions"] = stream([chunk({"content": "Hello"})])
+    done = run("-m", "big", "hello")
+    assert done.stdout == "Hello\n"
+    assert done.stderr.startswith("Error: ")
+
+
 def test_ctrl_c_closes_the_connection_and_leaves_a_receipt(server):
     specdec("add", "big", "--served", server.url)
     lines = [chunk({"content": "word "})] * 600
