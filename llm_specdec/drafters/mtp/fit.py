@@ -1,6 +1,7 @@
 """Whether a head from another folder suits a target: by tensor headers and configs, no weights."""
 
 import re
+from typing import Any
 
 from llm_specdec.checkpoint import Anatomy, weights
 from llm_specdec.checkpoint.anatomy import has_model
@@ -8,6 +9,13 @@ from llm_specdec.drafters.kind import tokenizer_mismatches
 from llm_specdec.drafters.mtp.layouts import LAYOUTS, StoredHead, asked, find, rename
 
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.(?P<rest>self_attn\..+|.*layernorm\.weight)$")
+
+# What a layer computes by, beside its tensors: a head is run as the target's own layers are.
+_SETTINGS = (
+    "num_attention_heads", "num_key_value_heads", "head_dim", "hidden_act", "rms_norm_eps",
+    "rope_theta", "partial_rotary_factor", "num_experts_per_tok", "norm_topk_prob",
+    "scoring_func", "routed_scaling_factor",
+)  # fmt: skip
 
 
 def mismatches(target: Anatomy, drafter: Anatomy, head: StoredHead | None) -> list[str]:
@@ -31,6 +39,7 @@ def mismatches(target: Anatomy, drafter: Anatomy, head: StoredHead | None) -> li
     return [
         *_vocabulary(target, drafter),
         *_shapes(target, drafter, head),
+        *_settings(target, drafter),
         *(tokenizer_mismatches(target, drafter) if drafter.tokenizer else ()),
     ]
 
@@ -58,6 +67,21 @@ def _shapes(target: Anatomy, drafter: Anatomy, head: StoredHead) -> list[str]:
         if one != two:
             return [f"{inside}: the head has {_written(one)}, the target {_written(two)}"]
     return []
+
+
+def _settings(target: Anatomy, drafter: Anatomy) -> list[str]:
+    """The first that both configs name, with other values."""
+    for key in _SETTINGS:
+        one, two = _said(drafter, key), _said(target, key)
+        if None not in (one, two) and one != two:
+            return [f"{key}: the head is made for {one}, the target has {two}"]
+    return []
+
+
+def _said(found: Anatomy, key: str) -> Any:
+    ropes = found.contents.text.get("rope_parameters")
+    value = found.contents.text.get(key)
+    return ropes.get(key) if value is None and isinstance(ropes, dict) else value
 
 
 def _last_attention(target: Anatomy) -> dict[str, str]:

@@ -53,6 +53,16 @@ def differences(tmp_path, head, lent=False):
         ),
         (
             None,
+            {"text_config": {**LLAMA, "num_attention_heads": 8}},
+            "num_attention_heads: the head is made for 8, the target has 4",
+        ),
+        (
+            None,
+            {"text_config": {**LLAMA, "rms_norm_eps": 1e-6}},
+            "rms_norm_eps: the head is made for 1e-06, the target has 1e-05",
+        ),
+        (
+            None,
             {"mtp_use_dedicated_embeddings": True},
             "head: mtp_use_dedicated_embeddings asks for embeddings of its own, which no "
             "prediction head here has",
@@ -66,6 +76,17 @@ def differences(tmp_path, head, lent=False):
 )
 def test_what_does_not_suit_is_said_with_both_figures(tmp_path, shapes, config, said):
     assert differences(tmp_path, alone(tmp_path / "head", shapes, **config)) == [said]
+
+
+@pytest.mark.parametrize(
+    ("theta", "said"),
+    [(5e6, ["rope_theta: the head is made for 5000000.0, the target has 10000"]), (1e4, [])],
+)
+def test_a_rotation_is_compared_wherever_it_is_written(tmp_path, theta, said):
+    target = read(write_model(tmp_path / "target", rope_theta=10000))
+    text = {**LLAMA, "rope_parameters": {"rope_type": "default", "rope_theta": theta}}
+    head = alone(tmp_path / "head", text_config=text)
+    assert fit.mismatches(target, read(head)) == said
 
 
 def test_a_head_for_a_model_that_mlx_lm_lacks_is_named(tmp_path):
